@@ -14,7 +14,7 @@ from dpaudit.errors import DpauditError, InvalidParameter
 from dpaudit.storage.batches import Arrays, AuditStore, Key, leading
 
 MAXIMUM_BATCHES = 10**6  # keys of batches are kept in memory
-_WORD = 2**32  # keys of random streams are words of 32 bits
+_KEY_LIMIT = 2**32  # Parts of a random stream's key are 32-bit words.
 _SEED_BITS = 128  # bits of a root seed
 
 
@@ -158,7 +158,7 @@ def _check_key(key: Any) -> None:
     if not isinstance(key, tuple) or not key:
         raise InvalidParameter(f"key = {key!r}: expected a tuple of integers, not empty")
     for part in key:
-        _check_integer(part, "key", 0, _WORD)
+        _check_integer(part, "key", 0, _KEY_LIMIT)
 
 
 def _check_integer(value: Any, place: str, least: int, beyond: int | None = None) -> None:

@@ -25,7 +25,8 @@ from dpaudit.audit.suite import Suite
 from dpaudit.kernels.query import Array
 
 LEAST_TRAINING = 1_000  # trials on which a score is learned
-RIDGE = 1e-12  # of the largest variance: a direction is never taken for quieter than that
+# Share of the largest variance: no direction's variance is taken to be smaller.
+RELATIVE_RIDGE = 1e-12
 LEAST_VARIANCE = 1e-80  # keeps a covariance of equal numbers invertible
 Score = Callable[[Mapping[str, Array]], Array]
 Fit = Callable[[Mapping[str, Array], Mapping[str, Array]], Score]
@@ -123,7 +124,7 @@ def _factor(side: Array) -> Array:
     weight = min(1.0, width / trials)
     shrunk = (1 - weight) * covariance + weight * np.diag(np.diag(covariance))
     values, vectors = np.linalg.eigh(shrunk)
-    least = max(float(values.max(initial=0.0)) * RIDGE, LEAST_VARIANCE)
+    least = max(float(values.max(initial=0.0)) * RELATIVE_RIDGE, LEAST_VARIANCE)
     return np.asarray(vectors / np.sqrt(np.maximum(values, least)))
 
 

@@ -41,10 +41,13 @@ from dpaudit.scope import Scope
 
 RUNS, FEWEST_RUNS = 1_000, 50
 PILOT, FEWEST_PILOT = 60, 12  # runs of one pilot
-PILOTS = 12  # in a search, about, and 29 of secret batches: as long as the runs that are counted
-ALONE = 200, 20  # runs and runs of a pilot, where each run draws a public order of its own
-TOGETHER = 500  # runs that are made at once
-COMPARED = 12  # runs that two walks read again
+# A search makes about 12 pilots (29 with secret batches), so that it takes about as long as the
+# counted runs.
+PILOTS_PER_SEARCH = 12
+# Runs, and pilot runs, of a program that draws a public order of the records in each run.
+RUNS_WITH_PUBLIC_ORDER = 200, 20
+RUNS_PER_CALL = 500  # Runs that are made at once.
+COMPARED_RUNS = 12  # Runs that a second replay reads again, to compare the two.
 MU_DELTA = 1e-6  # at which a proposal for mu is sought
 # At whose epsilons mu is tested: noise modulo a number has no rare losses as large as those of the
 # Gaussian noise that is as loud at common ones.
@@ -56,9 +59,10 @@ START, MOST_SHIFT = 1.0, 500.0  # first and largest shift of a proposal, in nois
 INCLUDE, STARTS, KEPT = (0.3, 0.1, 0.03, 0.9), (1.0, 2.5), (6, 3)
 NEARER, FARTHER = 0.6, 1.6  # of a shift
 # Renyi orders whose bounds are tried besides the one that the proposal suggests.
-ORDERS = (2.0, 4.0, 8.0, 16.0)
-LOWERED = 1 - 1e-9  # of a bound, more than floating point is off
-STAGES = 100  # keeps the draws of pilots apart from those of plain audits
+DIVERGENCE_ORDERS = (2.0, 4.0, 8.0, 16.0)
+ROUND_DOWN = 1 - 1e-9  # Factor that lowers a bound by more than its floating-point error.
+# Added to stage numbers in stream keys: pilots and plain audits draw from different streams.
+STAGE_OFFSET = 100
 NOTHING = "no proposed run met an event that the other data set makes rarer"
 
 
@@ -103,13 +107,15 @@ class Wanted:
         if self.number == "mu":
             estimates = [Sought("epsilon", delta).estimate(pilot) for delta in MU_DELTAS]
             return [Sought("delta", at) for at in dict.fromkeys(round(e, 6) for e in estimates)]
-        return [Sought("divergence", order) for order in (*ORDERS, round(shift + 1.001, 3))]
+        return [
+            Sought("divergence", order) for order in (*DIVERGENCE_ORDERS, round(shift + 1.001, 3))
+        ]
 
     def value(self, sought: Sought, tested: float) -> float:
         """The number from what was tested, rounded down."""
         if self.number == "mu":
-            return mu_of_delta(sought.at, tested) * LOWERED
-        return tested / sought.at * LOWERED if self.number == "rho" else tested
+            return mu_of_delta(sought.at, tested) * ROUND_DOWN
+        return tested / sought.at * ROUND_DOWN if self.number == "rho" else tested
 
 
 @dataclass(frozen=True)
@@ -383,7 +389,7 @@ class Search:
         error = self.errors[0]
         sought = max(wanted.sought(pilot, best.proposal.shift), key=promise)
         shown, decisive = (Bet.of(pilot, sought, self.runs, error) for error in self.errors)
-        tested = shown.lower(counted) * LOWERED, decisive.lower(counted) * LOWERED
+        tested = shown.lower(counted) * ROUND_DOWN, decisive.lower(counted) * ROUND_DOWN
         values = [wanted.value(sought, tests_made) for tests_made in tested]
         return LikelyLower(wanted, (shown, decisive), tested, values[0], values[1])
 
@@ -398,7 +404,7 @@ class Search:
             delta = Fraction(f"{number:.2e}")
             sought = Sought("epsilon", float(delta))
             bet = Bet.of(best.pilot, sought, self.runs, self.errors[0] / BAND_POINTS)
-            epsilon = bet.lower(counted) * LOWERED
+            epsilon = bet.lower(counted) * ROUND_DOWN
             # One that a larger delta surpasses says nothing.
             if epsilon > (points[-1].epsilon if points else 0.0):
                 points.append(BandPoint(epsilon, delta, bet))
@@ -420,19 +426,23 @@ class _Programs(Search):
         jobs: int,
     ) -> None:
         sampled = any(draws_batches(node) for node in postorder(what[1]))
-        pilot = min(PILOT, max(FEWEST_PILOT, runs // PILOTS))
+        pilot = min(PILOT, max(FEWEST_PILOT, runs // PILOTS_PER_SEARCH))
         super().__init__(wanted, errors, runs=runs, pilot=pilot, sampled=sampled)
         self.what, self.seed, self.index, self.jobs = what, seed, index, jobs
-        self.together, self.stage = TOGETHER, 0
+        self.together, self.stage = RUNS_PER_CALL, 0
 
     def made(self, nothing: Likely) -> Likely:
         try:
             best = self.search()
         except Dependent:
             # A public order of the records is drawn once a run.
-            self.runs, self.pilot, self.together = min(self.runs, ALONE[0]), ALONE[1], 1
+            self.runs, self.pilot, self.together = (
+                min(self.runs, RUNS_WITH_PUBLIC_ORDER[0]),
+                RUNS_WITH_PUBLIC_ORDER[1],
+                1,
+            )
             best = self.search()
-        self.draw(best.side, best.proposal, min(COMPARED, self.pilot), compare=True)
+        self.draw(best.side, best.proposal, min(COMPARED_RUNS, self.pilot), compare=True)
         counted, bounds = self.bounds(best)
         return replace(
             nothing,
@@ -451,7 +461,7 @@ class _Programs(Search):
         program, declaration, scope, pair = self.what
         ordered = pair if side == FIRST else pair[::-1]
         task = ProposalTask(program, declaration, scope, ordered, proposal, compare)
-        batches = plan(self.index, side, STAGES + self.stage, runs, self.together)
+        batches = plan(self.index, side, STAGE_OFFSET + self.stage, runs, self.together)
         self.stage += 1
         jobs = self.jobs if len(batches) > 1 and self.together > 1 else 1
         results = run_batches(task, batches, root_seed=self.seed, jobs=jobs)

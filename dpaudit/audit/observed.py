@@ -27,8 +27,8 @@ from dpaudit.kernels.query import Array, Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 
-DRAWS = 8  # draws of unseen releases over which a density is averaged
-UNSEEN = 0x556E73  # key of their stream of random numbers ("Uns")
+UNSEEN_DRAWS = 8  # Draws of the unseen releases over which a density is averaged.
+UNSEEN_STREAM = 0x556E73  # Number of the random stream of unseen releases ("Uns" in ASCII).
 Observe = Sequence[str] | Callable[[Any], Array]
 
 
@@ -108,7 +108,9 @@ class _Releases:
     ) -> Array:
         setting = self.setting
         # The same draws on both data sets: what they add to either density cancels best.
-        unseen = np.random.default_rng(np.random.SeedSequence(coins, spawn_key=(UNSEEN, draw)))
+        unseen = np.random.default_rng(
+            np.random.SeedSequence(coins, spawn_key=(UNSEEN_STREAM, draw))
+        )
         walk = PartialWalk(
             self.seen,
             unseen,
@@ -148,7 +150,7 @@ def attack_observed(
     seed: int,
     index: int = 0,
     trials: int | None = None,
-    draws: int = DRAWS,
+    draws: int = UNSEEN_DRAWS,
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> Attacked:

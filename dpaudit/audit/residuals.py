@@ -32,8 +32,10 @@ MAXIMUM_RANKED = 2_000_000  # residuals sorted at once
 MAXIMUM_COLUMNS = 1_024  # columns of one correlation matrix
 MAXIMUM_ENTRIES = 2 * 10**7  # entries of the rows it is made of
 MAXIMUM_PRODUCTS = 5 * 10**10  # multiplications it may cost
-LARGEST = 1e6  # residuals are cut here, so that no sum overflows
-GRID = 1e-5  # residuals in one cell of this width count as equal
+# Residuals are clipped at this many standard deviations, so that no sum overflows.
+MAX_RESIDUAL = 1e6
+# Cell width, in standard deviations; residuals in the same cell count as equal.
+DUPLICATE_CELL = 1e-5
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ def _label(label: str, values: npt.ArrayLike) -> FloatArray:
         raise InvalidParameter(
             f"residuals of {label}: a release is NaN in some entries; one that is off is NaN in all"
         )
-    return np.clip(array.astype(np.float64), -LARGEST, LARGEST)
+    return np.clip(array.astype(np.float64), -MAX_RESIDUAL, MAX_RESIDUAL)
 
 
 # Each label by itself.
@@ -259,7 +261,7 @@ def _duplicates(labels: Mapping[str, FloatArray]) -> _Test:
     for axis, family in ((1, arrays), (0, short)):
         rows = np.concatenate([np.empty((0, WINDOW)), *(_windows(a, axis) for a in family)])
         # Rows that fall in the same cells as another one before them.
-        cells = np.floor(rows / GRID).astype(np.int64)
+        cells = np.floor(rows / DUPLICATE_CELL).astype(np.int64)
         order = np.lexsort(cells.T)
         ordered = cells[order]
         repeated += int(np.count_nonzero((ordered[1:] == ordered[:-1]).all(axis=1)))

@@ -16,8 +16,9 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.storage.batches import Key
 
 FALSE_ALARM = 1e-12  # of the search for repeated noise, over all comparisons
-# The shorter prefix also finds copies among batches of different lengths.
-PREFIXES = (64, 4096)
+# Trials of two batches that are compared; the short prefix also finds copies among batches of
+# different lengths.
+PREFIX_LENGTHS = (64, 4096)
 
 
 @dataclass
@@ -42,7 +43,7 @@ class Streams:
         """Take in a batch; every numeric array leads with the trials and holds draws."""
         # Each array has at most two prefixes, each pair of batches is compared once.
         pairs = max(1, self.batches * (self.batches - 1) // 2)
-        tests = pairs * max(1, len(arrays)) * len(PREFIXES)
+        tests = pairs * max(1, len(arrays)) * len(PREFIX_LENGTHS)
         for name, array in arrays.items():
             if array.dtype.kind in "biufc":
                 for print_of_rows in _fingerprints(array, math.log(FALSE_ALARM / tests)):
@@ -57,7 +58,7 @@ class Streams:
 
 def _fingerprints(array: npt.NDArray[Any], log_chance: float) -> list[bytes]:
     """Digests of the prefixes whose rows do not coincide by chance."""
-    lengths = {min(len(array), length) for length in PREFIXES}
+    lengths = {min(len(array), length) for length in PREFIX_LENGTHS}
     prefixes = (np.ascontiguousarray(array[:length]) for length in sorted(lengths))
     return [
         hashlib.blake2b(prefix.tobytes(), digest_size=16, key=str(prefix.shape).encode()).digest()

@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 Key = TypeVar("Key", bound=Hashable)
 Named = TypeVar("Named", bound=Hashable, contravariant=True)
 Kind = TypeVar("Kind")
-LOSSES = 3  # workers lost in a row before an audit stops
+MAX_LOSSES_IN_A_ROW = 3  # Workers lost one after another before an audit stops.
 QUEUED_PER_WORKER = 2  # calls that wait for each worker, so that none is idle
 WATCH_SECONDS = 1.0  # between looks at the parent process
 
@@ -58,9 +58,9 @@ def finished(
                 yield item, result
         except _deaths():
             losses += 1
-            if losses == LOSSES:
+            if losses == MAX_LOSSES_IN_A_ROW:
                 raise lost(
-                    f"killed or out of memory {LOSSES} times in a row; use fewer jobs or smaller "
+                    f"killed or out of memory {MAX_LOSSES_IN_A_ROW} times in a row; use fewer jobs or smaller "
                     "batches"
                 ) from None
         except _NoWorkers:

@@ -30,10 +30,19 @@ FloatArray = npt.NDArray[np.float64]
 Generator = np.random.Generator
 Noise: TypeAlias = Callable[[FloatArray, Generator], Any]
 
-DRAWS = 10_000  # on each side of a pair, for choosing an event and for testing it
-WITHIN = 3.0  # scales around the middle of a pair in which outputs are looked at
-# Two values each, whose floats differ in exponent, sign or spacing.
-PAIRS = ((0.0, 1.0), (1.0, 2.0), (3.0, 4.0), (-1.0, 0.0), (1023.0, 1024.0), (2.0**20, 2.0**20 + 1))
+# Noise draws for each value of a pair: so many to choose an event, as many again to test it.
+DRAWS_PER_SIDE = 10_000
+# Noise scales around the middle of a pair; only outputs this close are compared.
+SUPPORT_REACH = 3.0
+# Pairs of exact values whose floats differ in exponent, sign or spacing.
+NEIGHBOURING_VALUES = (
+    (0.0, 1.0),
+    (1.0, 2.0),
+    (3.0, 4.0),
+    (-1.0, 0.0),
+    (1023.0, 1024.0),
+    (2.0**20, 2.0**20 + 1),
+)
 NO_NUMBER = {"not a number": math.nan, "infinity": math.inf, "minus infinity": -math.inf}
 TINY = {"negative zero": -0.0, "a subnormal number": 5e-324}
 
@@ -86,8 +95,10 @@ def audit_arithmetic(
         raise InvalidParameter(f"error = {error!r}: expected in (1e-9, 1)")
     target = _target(noise, float(scale))
     rng = np.random.default_rng(seed)
-    share = error / (2 * len(PAIRS) + 1)
-    findings = [finding for pair in PAIRS for finding in _pair(target, pair, rng, share)]
+    share = error / (2 * len(NEIGHBOURING_VALUES) + 1)
+    findings = [
+        finding for pair in NEIGHBOURING_VALUES for finding in _pair(target, pair, rng, share)
+    ]
     findings += [_odd(target, name, value, seed) for name, value in NO_NUMBER.items()]
     findings += [_tiny(target, name, value, seed) for name, value in TINY.items()]
     wrong = _tried(target, 0.0, 0, seed).size
@@ -151,15 +162,18 @@ def _pair(
 ) -> tuple[Finding, Finding]:
     sides = [_side(target, pair, value, rng) for value in pair]
     name = f"{pair[0]:g} and {pair[1]:g}"
-    loss = WITHIN * max(target.step / target.scale, 1.0) ** 2
+    loss = SUPPORT_REACH * max(target.step / target.scale, 1.0) ** 2
     return _low(sides, loss, name, error), _few(sides, loss, name, error)
 
 
 def _side(target: Noisy, pair: tuple[float, float], value: float, rng: Generator) -> Side:
     middle = (pair[0] + pair[1]) / 2 * target.step
-    draws = target.draw(value * target.step, 2 * DRAWS, rng)
-    reach = WITHIN * max(target.scale, target.step)
-    halves = [half[np.abs(half - middle) <= reach] for half in (draws[:DRAWS], draws[DRAWS:])]
+    draws = target.draw(value * target.step, 2 * DRAWS_PER_SIDE, rng)
+    reach = SUPPORT_REACH * max(target.scale, target.step)
+    halves = [
+        half[np.abs(half - middle) <= reach]
+        for half in (draws[:DRAWS_PER_SIDE], draws[DRAWS_PER_SIDE:])
+    ]
     return Side(value * target.step, halves[0], halves[1])
 
 
@@ -207,12 +221,12 @@ def _compared(
 
     Clopper and Pearson's bounds at half of the error each; the event has seen none of these draws.
     """
-    missed = proportion_upper(DRAWS - hits[first], DRAWS, error / 2)
-    other = proportion_upper(hits[1 - first], DRAWS, error / 2)
+    missed = proportion_upper(DRAWS_PER_SIDE - hits[first], DRAWS_PER_SIDE, error / 2)
+    other = proportion_upper(hits[1 - first], DRAWS_PER_SIDE, error / 2)
     shown = math.log((1 - missed) / other) if missed < 1 else -math.inf
     status: Status = "broken" if shown > loss else "held"
     detail = (
-        f"{seen}: {hits[first]} of {DRAWS} outputs for {sides[first].value:g}, "
+        f"{seen}: {hits[first]} of {DRAWS_PER_SIDE} outputs for {sides[first].value:g}, "
         f"{hits[1 - first]} for {sides[1 - first].value:g}; a loss of {shown:.3g} at least, "
         f"{loss:.3g} allowed"
     )

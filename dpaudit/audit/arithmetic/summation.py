@@ -17,10 +17,13 @@ from dpaudit.audit.residuals import Finding
 
 FloatArray = npt.NDArray[np.float64]
 Total = Callable[[FloatArray], Any]
-TOLERANCE = 1e-6  # of the sensitivity: a loss of epsilon is raised by a millionth
-MANTISSAS = (8, 11, 24, 53)  # digits of bfloat16, float16, float32, float64
-BASE = 1_024  # records before the long tail of a sum that rounds away what is added
-LONGEST = 70_000  # records of the longest sum: above 2^16, where 16-bit counters wrap
+# Share of the sensitivity forgiven to rounding: it raises epsilon by a millionth.
+SENSITIVITY_TOLERANCE = 1e-6
+MANTISSA_BITS = (8, 11, 24, 53)  # bfloat16, float16, float32, float64
+# Records that bring a sum to this many bounds, where a small addend can be rounded away.
+RECORDS_BEFORE_TAIL = 1_024
+# Records of the longest sum: more than 2^16, where 16-bit counters wrap around.
+LONGEST_SUM = 70_000
 
 
 def check_total(total: Total, bound: float = 1.0) -> tuple[Finding, ...]:
@@ -47,7 +50,9 @@ def _order(total: Total, bound: float) -> Finding:
         spread = (max(values) - min(values)) / bound
         if not spread <= worst:
             worst, where = spread, name
-    return _finding("sum: order", worst, TOLERANCE, f"orders of {where} differ by that many bounds")
+    return _finding(
+        "sum: order", worst, SENSITIVITY_TOLERANCE, f"orders of {where} differ by that many bounds"
+    )
 
 
 def _orders(bound: float) -> Iterator[tuple[str, FloatArray]]:
@@ -69,28 +74,32 @@ def _permutations(records: FloatArray) -> Iterator[npt.NDArray[np.intp]]:
 def _rounding(total: Total, bound: float) -> Finding:
     """A sum that stays above a power of two and falls below it, for every format."""
     worst, where = 0.0, "none"
-    for digits in MANTISSAS:
+    for digits in MANTISSA_BITS:
         for sign in (1.0, -1.0):
             above, below = _straddling(digits, sign * bound)
             moved = abs(_value(total, above) - _value(total, below)) / bound
             if not moved <= worst:
                 worst, where = moved, f"{digits} binary digits"
     detail = f"one record moves it by that many bounds, 1 is meant (attack on {where})"
-    return _finding("sum: repeated rounding", worst, 1 + TOLERANCE, detail)
+    return _finding("sum: repeated rounding", worst, 1 + SENSITIVITY_TOLERANCE, detail)
 
 
 def _straddling(digits: int, bound: float) -> tuple[FloatArray, FloatArray]:
     """Sums one bound above 1,024 bounds, and there; then many steps down that only one follows."""
-    step = -0.6 * bound * BASE * 2.0**-(digits)
-    tail = np.full(LONGEST - BASE - 1, step) if abs(step) < abs(bound) else np.full(0, step)
-    base = np.full(BASE, bound)
+    step = -0.6 * bound * RECORDS_BEFORE_TAIL * 2.0**-(digits)
+    tail = (
+        np.full(LONGEST_SUM - RECORDS_BEFORE_TAIL - 1, step)
+        if abs(step) < abs(bound)
+        else np.full(0, step)
+    )
+    base = np.full(RECORDS_BEFORE_TAIL, bound)
     return np.concatenate([[bound], base, tail]), np.concatenate([[0.0], base, tail])
 
 
 def _overflow(total: Total, bound: float) -> Finding:
     """Sums of n bounds, n around the ranges of one and two bytes."""
     worst = 0.0
-    for size in (100, 127, 128, 129, 255, 256, 257, 32_767, 32_768, 65_535, 65_536, LONGEST):
+    for size in (100, 127, 128, 129, 255, 256, 257, 32_767, 32_768, 65_535, 65_536, LONGEST_SUM):
         for sign in (1, -1):
             value = _value(total, np.full(size, sign * bound))
             off = abs(value - sign * size * bound) / bound
@@ -118,7 +127,7 @@ def _odd(total: Total, bound: float, name: str, odd: float) -> Finding:
     sign = before == after == 0 and math.copysign(1, before) != math.copysign(1, after)
     statistic = math.inf if sign or not moved <= math.inf else moved
     detail = f"a record that is {name} moves the sum by that many bounds, 1 is meant"
-    return _finding(f"sum: {name}", statistic, 1 + TOLERANCE, detail)
+    return _finding(f"sum: {name}", statistic, 1 + SENSITIVITY_TOLERANCE, detail)
 
 
 def _empty(total: Total) -> Finding:

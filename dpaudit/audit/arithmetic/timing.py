@@ -13,17 +13,19 @@ import numpy.typing as npt
 from dpaudit.audit.residuals import Finding, Status
 
 FloatArray = npt.NDArray[np.float64]
-CALLS = 4_000  # timed calls on each data set
-FEWEST = 1_200  # timed calls of a slow function: fewer show no difference of a standard deviation
-SECONDS = 5.0  # of timing a data set; a slow function gets fewer calls
+TIMED_CALLS = 4_000  # Timed calls on each data set.
+# Timed calls of a slow function: fewer cannot show a shift of one standard deviation.
+FEWEST_TIMED_CALLS = 1_200
+MAX_SECONDS = 5.0  # Seconds spent timing one data set; a slow function gets fewer calls.
 WARM_UP = 50  # calls before timing, for caches and the clock's frequency
-GROUP = 8  # the largest and the smallest eighth are looked at
+# The eighth of calls with the largest noise is compared with that with the smallest.
+SIZE_GROUPS = 8
 
 
 def check_timing(
     draw: Callable[[int], float],
     error: float,
-    calls: int = CALLS,
+    calls: int = TIMED_CALLS,
     clock: Callable[[], int] = perf_counter_ns,
 ) -> Finding:
     """Whether the time of a draw depends on the size of its noise.
@@ -42,11 +44,13 @@ def check_timing(
     each = (clock() - before) / WARM_UP / 1e9
     sizes, times = _measured(
         draw,
-        calls if each * calls <= SECONDS else min(calls, max(FEWEST, int(SECONDS / each))),
+        calls
+        if each * calls <= MAX_SECONDS
+        else min(calls, max(FEWEST_TIMED_CALLS, int(MAX_SECONDS / each))),
         clock,
     )
     calls = sizes.size
-    share = calls // GROUP
+    share = calls // SIZE_GROUPS
     if np.unique(sizes).size < 2:
         return Finding("timing", "not_run", math.nan, error, "all draws are of one size")
     # Mid-ranks over the number of draws: their mean is 1/2, each is in [0, 1].

@@ -5,8 +5,8 @@ grid that depends on the data.  Source: Mironov (2012); Haney, Desfontaines, Har
 Hay (2022); Casacuberta, Shoemate, Vadhan and Wagaman (2022).
 
 Every plain sampler in doubles leaves such a grid in its last bits, 53 binary digits below its
-largest outputs.  A claim is read up to that rounding unless bits are attacked on purpose: features
-stop at a floor, ``ROOM_BITS`` below the size of the outputs, under which all digits look alike.
+largest outputs.  Unless the caller attacks bits on purpose, features ignore all digits below a
+floor, ``ROOM_BITS`` below the size of the outputs, where rounding makes all digits look alike.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FRACTION_BITS = 53  # bits of a float's fraction
 def lowest_bit(values: Array, floor: int = NO_FLOOR) -> Array:
     """The exponent j of the lowest set bit: x is an odd multiple of 2^j; 2000 for 0, NaN and inf.
 
-    12 has 2, 0.75 has -2, 0.1 has -55.  Exponents below ``floor`` count as it.
+    Examples: 2 for 12, -2 for 0.75, -55 for 0.1.  Smaller exponents than ``floor`` give ``floor``.
     """
     return np.maximum(_lowest_bit(values), floor)
 

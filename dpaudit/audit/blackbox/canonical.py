@@ -18,7 +18,8 @@ from dpaudit.audit.blackbox.events import Event
 
 Array = npt.NDArray[Any]
 MOST_VALUES = 10_000  # distinct outputs that are compared one by one
-LARGE = (1e3, 1e6, 1e9)  # sizes that few mechanisms reach, unless an overflow or an outlier does
+# Absolute values that outputs reach only after an overflow or because of an outlier.
+EXTREME_SIZES = (1e3, 1e6, 1e9)
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def canonical_events(probe: Draws, d0: Any, d1: Any) -> list[Event]:
     if probe.columns > 1:
         events += [Canonical(name) for name in ("all zero", "equal", "all equal")]
         events += [Canonical("all missing")] if probe.is_float else []
-    events += [Beyond(size) for size in LARGE]
+    events += [Beyond(size) for size in EXTREME_SIZES]
     return events + list(_revealed(d0, d1))
 
 

@@ -23,13 +23,15 @@ from dpaudit.audit.blackbox.events import (
 from dpaudit.audit.blackbox.evidence import Batch
 
 Array = npt.NDArray[Any]
-POSITIONS = 48  # thresholds at equal shares of the draws
-RANKS = 24  # thresholds at ranks that grow geometrically, for rare ends
+QUANTILE_THRESHOLDS = 48  # Thresholds at equally spaced quantiles of the training draws.
+# Thresholds for each tail, at geometrically growing ranks, so that rare events are tried.
+TAIL_THRESHOLDS = 24
 MOST_CELLS = 512  # distinct outputs above which cells hold several
 QUANTILE_CELLS = 48  # cells of equal share of the draws
-ATOMS = 48  # repeated outputs that are events of their own, those that differ most first
+# Repeated outputs that become events of their own, those with the largest difference first.
+MAX_ATOMS = 48
 LEAST_ATOM = 3  # draws of one output before it counts as repeated
-SMOOTHINGS = 3  # passes of an average over neighbouring cells
+SMOOTHING_PASSES = 3  # Passes of the moving average over the ratios of neighbouring cells.
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +47,7 @@ class Sides:
         return self.first.size, self.second.size
 
     def half(self, which: int) -> Sides:
-        """Events are made on half 0; those that would flatter themselves there, judged on 1."""
+        """One half of the draws: events are built on half 0, fitted ones scored on half 1."""
         halves = [
             x[: x.size // 2] if which == 0 else x[x.size // 2 :] for x in (self.first, self.second)
         ]
@@ -115,8 +117,8 @@ def _thresholds(sides: Sides, table: Table, penalty: float, name: str) -> Iterat
     cumulative = [np.cumsum(counts) for counts in (table.first, table.second)]
     wanted = []
     for total in cumulative:
-        ranks = np.unique(np.geomspace(1, max(total[-1], 1), RANKS).astype(int))
-        levels = np.linspace(0, total[-1], POSITIONS)[1:-1]
+        ranks = np.unique(np.geomspace(1, max(total[-1], 1), TAIL_THRESHOLDS).astype(int))
+        levels = np.linspace(0, total[-1], QUANTILE_THRESHOLDS)[1:-1]
         wanted.append(np.searchsorted(total, np.concatenate([ranks, total[-1] - ranks, levels])))
     places = np.unique(np.clip(np.concatenate(wanted), 0, table.values.size - 2))
     lower = 2 * (cumulative[0] + cumulative[1])[places] < sum(sides.trials)
@@ -137,7 +139,7 @@ def _atoms(sides: Sides, table: Table, penalty: float, name: str) -> Iterator[Ba
         return
     a, b = table.first[repeated], table.second[repeated]
     differ = np.abs(a - b) / np.sqrt(a + b)
-    chosen = repeated[np.argsort(-differ, kind="stable")[:ATOMS]]
+    chosen = repeated[np.argsort(-differ, kind="stable")[:MAX_ATOMS]]
 
     def make(i: int) -> Event:
         return Member(sides.measurement, Relation.AMONG, table.values[chosen[i : i + 1]])
@@ -169,7 +171,7 @@ def _unions(sides: Sides, penalty: float, name: str) -> Batch:
 
 def _smooth(ratio: Array) -> Array:
     """Neighbouring cells of a continuous measurement have similar ratios; noise has not."""
-    for _ in range(SMOOTHINGS):
+    for _ in range(SMOOTHING_PASSES):
         padded = np.pad(ratio, 1, mode="edge")
         ratio = (padded[:-2] + 2 * padded[1:-1] + padded[2:]) / 4
     return ratio
@@ -197,8 +199,9 @@ def _in_cells(edges: Array, values: Array) -> Array:
 def _seen(sides: Sides, penalty: float, name: str) -> Iterator[Batch]:
     """Values that one side's training draws took and the other's did not, and values not taken.
 
-    Predicted on each half by the other, made of all training draws: a set of values seen on one
-    side only shows noise of few bits and supports that depend on the data.
+    The evidence is predicted by building the sets on one half and counting on the other; the events
+    returned use all training draws.  Values seen on only one side reveal noise of few bits and
+    supports that depend on the data.
     """
     halves = sides.half(0), sides.half(1)
     folds = (halves, halves[::-1])

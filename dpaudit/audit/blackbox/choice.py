@@ -24,14 +24,17 @@ NOVEL_SHARE = 0.05  # share of the error for outputs that no training draw had
 CANONICAL_SHARE = 0.10  # share of the error for events fixed beforehand
 REVEALED_SHARE = 0.20  # share of the error for outputs that reveal the data set
 MOST_EVENTS = 6  # events that share the error; more would leave each too little
-PLAIN_PENALTY = 0.0  # nats taken off the evidence of an event about an output itself
-# Nats taken off for an event about a function of outputs: there are many of them.
+PLAIN_PENALTY = 0.0  # standard errors subtracted from the evidence of an event about raw outputs
+# Standard errors subtracted from an event about a function of the outputs: many are tried.
 FEATURE_PENALTY = 1.5
-FAVOUR = 0.8  # how fast an event's share of the error falls with what its evidence lacks
-MIRRORED = 0.9  # the joint test of an event and its mirror is worth a little less than both apart
-ROUNDING = 1e-12  # keeps the shares' sum below their total in floating point
+EVIDENCE_DECAY = 0.8  # An event's weight is exp(this times (its evidence - the best evidence)).
+# The joint test of an event and its mirror is worth slightly less than both tests apart.
+MIRROR_DISCOUNT = 0.9
+# Relative reduction of the shares, so that their floating-point sum stays below the total.
+SHARE_ROUNDING = 1e-12
 LEAST_SHARE = 1e-9  # a smaller share of the error could refute nothing
-SETTLED = 6.0  # standard deviations of evidence at which no learned event is needed
+# Standard deviations of evidence; twice as many, and no learned event is tried.
+DECISIVE_EVIDENCE = 6.0
 SCORED_FEATURES = 24  # features besides the outputs that a learned score reads
 MOST_SEEN_VALUES = 2_000  # distinct outputs up to which being unseen is itself an event
 
@@ -62,7 +65,7 @@ def candidates(
     features = features_of(first, depth)
     batches = [batch for f in features for batch in _batches(f, first, second)]
     simple = ranked(batches, edge, test_trials, len(features) * 8)
-    if first.columns == 1 or (simple and simple[0].evidence > 2 * SETTLED):
+    if first.columns == 1 or (simple and simple[0].evidence > 2 * DECISIVE_EVIDENCE):
         return simple
     # Raw columns, then the features whose events showed most.
     raw = [Feature("column", (i,)) for i in raw_columns(first)]
@@ -78,8 +81,8 @@ def candidates(
 def low_bits_evidence(first: TrainingDraws, second: TrainingDraws, edge: Edge) -> float:
     """Evidence against the claim in digits below those of :attr:`Depth.ROUNDED`, in training.
 
-    In standard errors beyond the claim, less what the best of a family shows by chance; it tells a
-    reader what a verdict leaves out, and is part of none.
+    In standard errors beyond the claim, less what the best of a family shows by chance.  It is only
+    reported: the verdict does not use it.
     """
     rounded = features_of(first, Depth.ROUNDED)
     deep = [feature for feature in features_of(first, Depth.BITS) if feature not in rounded]
@@ -120,7 +123,7 @@ def mirrored(ranked_events: Sequence[Candidate]) -> list[Candidate]:
         return []
     first, second = best[0], best[1]
     events = Without(first.event, second.event), Without(second.event, first.event)
-    evidence = MIRRORED * math.hypot(first.evidence, second.evidence)
+    evidence = MIRROR_DISCOUNT * math.hypot(first.evidence, second.evidence)
     return [Candidate(events[0], 0, evidence, "mirrored", first.chance, events[1])]
 
 
@@ -129,8 +132,8 @@ def chosen(events: Sequence[Candidate], total: float = CHOSEN_SHARE) -> list[Que
     few = events[:MOST_EVENTS]
     if not few:
         return []
-    weights = np.exp([FAVOUR * min(c.evidence - few[0].evidence, 0.0) for c in few])
-    shares = total * (1 - ROUNDING) * weights / weights.sum()
+    weights = np.exp([EVIDENCE_DECAY * min(c.evidence - few[0].evidence, 0.0) for c in few])
+    shares = total * (1 - SHARE_ROUNDING) * weights / weights.sum()
     return [
         Question(c.event, c.favours, float(share), "training", c.mirror, c.evidence)
         for c, share in zip(few, shares, strict=True)

@@ -21,14 +21,17 @@ from dpaudit.audit.bounds.joint import region_p_value
 from dpaudit.audit.target import RENYI, Target
 from dpaudit.measures.region import Region
 
-# The largest epsilon that is looked for: no audit shows more than the log of its draws.
-LARGEST = 50.0
+# Upper end of the search for epsilon: no audit shows more than the log of its draws.
+MAX_EPSILON_SEARCHED = 50.0
 QUICK_SHARE = 0.05  # share of the error for the quick test by boxes, the rest is for the exact one
-ROOM = 1.1  # a quick bound that exceeds the claim by a tenth needs no sharper one
-CLOSE = 1.2  # standard deviations of evidence above which the exact test is worth its time
+# If the quick bound is this many times the claim, the slower exact bound is not computed.
+DECISIVE_RATIO = 1.1
+# Standard deviations of evidence above which the exact test is worth its time.
+EXACT_TEST_EVIDENCE = 1.2
 LARGE = {"epsilon": 3.0, "mu": 2.5, "rho": 3.0, "renyi_epsilon": 3.0}
-ERRORS = tuple(10.0 ** (-k / 2) for k in range(3, 31))
-STEPS = 14  # halvings of the search for epsilon
+# Error levels that the box test tries for its p-value, from 10^-1.5 to 10^-15.
+BOX_ERRORS = tuple(10.0 ** (-k / 2) for k in range(3, 31))
+CLAIM_BISECTIONS = 14  # Halvings of the search for the smallest claim that an audit can refute.
 
 
 @dataclass(frozen=True)
@@ -74,12 +77,12 @@ class EventTest(Target):
 
     @property
     def is_large(self) -> bool:
-        """Whether the claim allows chances so unlike that the rarer count decides alone."""
+        """Whether the claim is so weak that the smaller of the two counts decides alone."""
         return self.claimed >= LARGE.get(self.measure, inf)
 
     def _is_close(self, tally: Tally) -> bool:
-        """Whether the joint test could decide what boxes cannot: 1.2 standard errors beyond."""
-        return self.edge.evidence_of(*astuple(tally)) > CLOSE
+        """Whether the counts lie far enough beyond the claim to be worth the exact joint test."""
+        return self.edge.evidence_of(*astuple(tally)) > EXACT_TEST_EVIDENCE
 
     @cached_property
     def edge(self) -> Edge:
@@ -89,13 +92,13 @@ class EventTest(Target):
     def lower(self, tallies: Sequence[Tally], errors: Sequence[float]) -> float:
         """Lower bound in the claim's measure, wrong with probability at most the sum of ``errors``.
 
-        As for the p-value, Clopper-Pearson bounds have a share of each error; the sharper bound, of
-        the event that they show most for, has the rest, or is left out where they show enough.
+        As for the p-value, Clopper-Pearson bounds get a share of each error.  The rest goes to the
+        exact bound of the event with the largest of them; it is skipped if that is large enough.
         """
         pairs = list(zip(tallies, errors, strict=True))
         bounds = [self.boxed_lower(tally.counts, error * QUICK_SHARE) for tally, error in pairs]
         quick, best = max(bounds), pairs[int(np.argmax(bounds))]
-        return quick if quick > ROOM * self.claimed else max(quick, self._sharper(*best))
+        return quick if quick > DECISIVE_RATIO * self.claimed else max(quick, self._sharper(*best))
 
     def epsilon_lower(self, tallies: Sequence[Tally], errors: Sequence[float]) -> float:
         """Lower bound on epsilon at the claim's delta (0 if it has none), free of families."""
@@ -128,10 +131,10 @@ class EventTest(Target):
 
         low, high = self.claimed, min(max(2 * self.claimed, 0.1), self.top)
         while not shown(high):
-            if high >= min(self.top, 2 * LARGEST):
+            if high >= min(self.top, 2 * MAX_EPSILON_SEARCHED):
                 return inf
             low, high = high, min(2 * high, self.top)
-        for _ in range(STEPS):
+        for _ in range(CLAIM_BISECTIONS):
             if high - low <= 1e-3 * high:
                 break
             middle = (low + high) / 2
@@ -146,7 +149,7 @@ def box_p_value(tally: Tally, region: Region) -> float:
     smaller errors hold those of larger ones, so the smallest e that leaves the region is a p-value.
     """
     smallest = 1.0
-    for error in ERRORS:
+    for error in BOX_ERRORS:
         p = 1 - proportion_upper(tally.trials - tally.hits, tally.trials, error / 2)
         q = proportion_upper(tally.other_hits, tally.other_trials, error / 2)
         if p <= float(region.largest(np.array([q]))[0]) * (1 + 1e-12):
@@ -183,10 +186,10 @@ def _tail(tally: Tally, region: Region, trim: float) -> float:
 
 
 def tail_lower(
-    tally: Tally, family: Callable[[float], Region], error: float, top: float = LARGEST
+    tally: Tally, family: Callable[[float], Region], error: float, top: float = MAX_EPSILON_SEARCHED
 ) -> float:
     """Lower bound by inverting :func:`tail_p_value`, which does not fall as the claim grows."""
-    low, high = 0.0, min(top, LARGEST)
+    low, high = 0.0, min(top, MAX_EPSILON_SEARCHED)
     for _ in range(30):
         middle = (low + high) / 2
         refused = tail_p_value(tally, family(middle), error / 50) <= error

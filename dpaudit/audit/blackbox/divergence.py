@@ -29,8 +29,10 @@ from dpaudit.audit.bounds.variational import (
 from dpaudit.audit.target import Target
 
 Array = npt.NDArray[Any]
-SHARE = 0.35  # share of the error for a bound on the divergence; events have the rest
-CELLS = (16, 48)  # numbers of cells of the two histograms that are tried
+# Share of the error for the bound on the divergence; tests of events get the rest.
+DIVERGENCE_SHARE = 0.35
+# Numbers of cells of the histograms from which a witness is fitted; both are tried.
+HISTOGRAM_CELLS = (16, 48)
 MOST_SCORES = 2_000_000  # scores kept: 16 MB
 MEASURES = ("rho", "renyi_epsilon")  # measures that are divergences
 
@@ -72,11 +74,11 @@ class Asked:
 
     def weighted_p(self, claimed: float) -> float:
         """The p-value over its share of the error."""
-        return self.question.p_value(self.test, claimed) / SHARE
+        return self.question.p_value(self.test, claimed) / DIVERGENCE_SHARE
 
     def lower(self, error: float) -> float:
         """The lower bound at its share of an error."""
-        return self.question.lower(self.test, error * SHARE)
+        return self.question.lower(self.test, error * DIVERGENCE_SHARE)
 
 
 def divergence(
@@ -89,8 +91,8 @@ def divergence(
 ) -> Divergence | None:
     """The one that promises the largest bound from ``pairs`` test draws a side at ``error``.
 
-    Scores are fitted on the first half of the training draws, and bets on the second.  None where
-    the claim bounds no divergence, or none of them promises anything.
+    Scores are fitted on the first half of the training draws, and bets on the second.  Returns None
+    if the claim bounds no divergence, or if every predicted bound is 0.
     """
     if target.measure not in MEASURES:
         return None
@@ -139,7 +141,7 @@ def _scores(
         if len(columns) > 1:
             inputs.append((linear_score(first, second, tuple(columns)),))
     for measurements in inputs:
-        for cells in CELLS:
+        for cells in HISTOGRAM_CELLS:
             yield summed_ratios(measurements, first, second, cells)
 
 

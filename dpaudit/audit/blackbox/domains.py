@@ -16,7 +16,7 @@ from dpaudit.errors import InvalidParameter
 
 Array = npt.NDArray[Any]
 Pair: TypeAlias = tuple[Any, Any]
-SAMPLES = 60  # data sets drawn from a domain that is a function
+SAMPLED_DATA_SETS = 60  # Data sets drawn from a domain that is given as a function.
 MOST_CHECKED = 20_000  # pairs that are tested for being neighbours
 MOST_PROPOSED = 4_000  # pairs that are proposed to the race
 
@@ -148,7 +148,7 @@ def _sampled(domain: Any, rng: np.random.Generator) -> Iterator[Any]:
     if isinstance(domain, Bounded):
         yield from _of_box(domain, rng)
     elif callable(domain):
-        yield from (domain(rng) for _ in range(SAMPLES))
+        yield from (domain(rng) for _ in range(SAMPLED_DATA_SETS))
     else:
         raise InvalidParameter(
             f"domain = {type(domain).__name__}: expected data sets, a function of a generator, "

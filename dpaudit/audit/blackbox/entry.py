@@ -14,9 +14,9 @@ import numpy.typing as npt
 from dpaudit.audit.blackbox.canonical import canonical_events, revealed_pair
 from dpaudit.audit.blackbox.choice import (
     CANONICAL_SHARE,
+    DECISIVE_EVIDENCE,
     NOVEL_SHARE,
     REVEALED_SHARE,
-    SETTLED,
     Question,
     chosen,
     low_bits_evidence,
@@ -24,7 +24,13 @@ from dpaudit.audit.blackbox.choice import (
     novel,
 )
 from dpaudit.audit.blackbox.claims import Tally
-from dpaudit.audit.blackbox.divergence import MOST_SCORES, SHARE, Asked, Divergence, scores_of
+from dpaudit.audit.blackbox.divergence import (
+    DIVERGENCE_SHARE,
+    MOST_SCORES,
+    Asked,
+    Divergence,
+    scores_of,
+)
 from dpaudit.audit.blackbox.draws import Draws, TestDraws, TrainingDraws, alike, fitted, joined
 from dpaudit.audit.blackbox.events import Event, Measurement
 from dpaudit.audit.blackbox.findings import (
@@ -85,19 +91,19 @@ def audit_function(
     that no test draw has influenced), each tested exactly against the claim's region.  Claims of
     ZCDP and RenyiDP are tested on means of an estimated log density ratio as well.
 
-    ``attack``: None for events that outlive rounding outputs to 36 bits, so that a plain sampler
-    of doubles is taken for the real-valued noise it stands for (the finding ``low_bits`` says where
-    training draws show that the digits left out would refute the claim); "bits" for all digits,
-    which refutes pure claims of nearly every plain sampler, truly; or a function of the outputs
-    that returns one score each, large where it looks like ``d0``: then its thresholds are the only
-    events chosen on training draws.
+    ``attack``: None for events that do not depend on digits below 36 bits, so that a plain sampler
+    of doubles is judged as the real-valued noise it approximates (the finding ``low_bits`` says
+    that the ignored digits would refute the claim on the training draws); "bits" for all digits,
+    which refutes the pure claims of nearly every plain sampler, rightly; or a function of the
+    outputs that returns one score each, large where an output looks like ``d0``: then its
+    thresholds are the only events chosen on training draws.
 
-    ``generator``: "recorded" adds a bound from exact likelihoods, which sees what is too rare to be
-    counted.  The mechanism is given a NumPy generator that hands out recorded noise, the noise that
-    gives the same output on the other data set is solved for and run there, and trials are drawn
-    where their privacy loss is large.  It holds if outputs are one-to-one in the noise, which is
-    tested; where they are not, or noise is drawn otherwise, ``recorded.why_not`` says so and the
-    audit is the plain one.  Else either has half of the error.
+    ``generator``: "recorded" adds a bound from exact likelihoods, which also sees events too rare
+    to be counted.  The mechanism gets a NumPy generator that hands out recorded noise; the audit
+    solves for the noise that gives the same output on the other data set, runs it there, and
+    samples trials whose privacy loss is large.  The bound holds if outputs are one-to-one in the
+    noise, which is tested.  If they are not, or if the mechanism draws noise in another way,
+    ``recorded.why_not`` says so and the plain audit gets the whole error; else each gets half.
 
     Errors: InvalidParameter for bad arguments, and for a mechanism that always raises or returns
     wrong shapes; the message names the call.
@@ -197,20 +203,29 @@ def _train_and_test(sampler: Sampler, terms: Terms, trials: int) -> Examined:
         return Examined((), tuple(findings), 0, 0)
     first, second = alike(*(joined(parts, TrainingDraws) for parts in calls))
     events = terms.candidates(first, second, edge, trials - first.trials)
-    if events and events[0].evidence < SETTLED and trials >= 10 * LEAST_TRAINING:
+    if events and events[0].evidence < DECISIVE_EVIDENCE and trials >= 10 * LEAST_TRAINING:
         more = int(trials * MORE_PART)
         extra = [_training_calls(sampler, side, Part.MORE_TRAINING, more) for side in (0, 1)]
         parts = [joined([*a, *b], TrainingDraws) for a, b in zip(calls, extra, strict=True)]
         first, second = alike(*parts)
         events = terms.candidates(first, second, edge, trials - first.trials)
-    settled = bool(events) and events[0].evidence >= SETTLED
-    if terms.attack is None and not settled and low_bits_evidence(first, second, edge) >= SETTLED:
+    settled = bool(events) and events[0].evidence >= DECISIVE_EVIDENCE
+    if (
+        terms.attack is None
+        and not settled
+        and low_bits_evidence(first, second, edge) >= DECISIVE_EVIDENCE
+    ):
         findings.append(Finding.LOW_BITS)
     fixed = _fixed(first, sampler.data, terms)
     if terms.target.measure == "epsilon":
         events = sorted([*events, *mirrored(events)], key=lambda c: -c.evidence)
     mean = terms.divergence(first, second, trials - first.trials)
-    share = 1 - NOVEL_SHARE - sum(question.share for question in fixed) - (SHARE if mean else 0)
+    share = (
+        1
+        - NOVEL_SHARE
+        - sum(question.share for question in fixed)
+        - (DIVERGENCE_SHARE if mean else 0)
+    )
     questions = chosen(events, share) + novel(first, second)
     _spend(terms, [*questions, *fixed], mean)
     counted, dependent, asked_mean = _test(
@@ -226,7 +241,7 @@ def _spend(terms: Terms, questions: Sequence[Question], mean: Divergence | None)
     for question in questions:
         budget.spend(question.share, f"{question.event.words}, favouring d{question.favours}")
     if mean is not None:
-        budget.spend(SHARE, f"means of {mean.score.words}")
+        budget.spend(DIVERGENCE_SHARE, f"means of {mean.score.words}")
 
 
 def _first_part(trials: int) -> int:
@@ -250,7 +265,7 @@ def _stream_findings(sampler: Sampler, calls: Sequence[Sequence[Draws]]) -> list
 
 
 def _fixed(example: Draws, data: tuple[Any, Any], terms: Terms) -> list[Question]:
-    """Questions that need no training; giving away either data set is one, with a larger share."""
+    """Questions fixed before training; outputs that reveal a data set get a larger share."""
     events = canonical_events(example, *data)
     share = CANONICAL_SHARE / (2 * len(events))
     questions = [
@@ -335,7 +350,7 @@ def _side_counts(
 
 
 def _test_draws(sampler: Sampler, side: int, like: Draws, trials: int) -> Iterator[Draws]:
-    """Call by call; single calls all together."""
+    """Test draws of each call; single calls come joined."""
     pieces = pieces_for(trials, like.columns, TEST_CALLS)
     if sampler.calls is Calls.SINGLE:
         yield sampler.draw(side, Part.TEST, trials, TestDraws, pieces)

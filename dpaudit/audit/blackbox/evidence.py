@@ -16,12 +16,15 @@ from dpaudit.audit.blackbox.events import Event
 from dpaudit.measures.region import Region
 
 Array = npt.NDArray[Any]
-CONTINUITY = 0.5  # half a count, towards no finding, for counts taken as normal
-NEAR = 0.25  # standard deviations: events this near the best one count as equal
+# Half a count, applied against a finding: counts are treated as normal variables.
+CONTINUITY_CORRECTION = 0.5
+# Standard deviations: events whose evidence is this close to the best count as ties.
+TIE_MARGIN = 0.25
 PRIOR_SCALES = (0.03, 0.3, 3.0)  # standard deviations of the effects that are thought possible
-GROSS = (3.0,)  # the same, of effects that a blatant bug has
+GROSS_PRIOR_SCALES = (3.0,)  # The same for the effects of blatant bugs.
 _SMALLEST_LOG = -700.0  # log of a chance that floats no longer hold
-_CHUNK = 2_000  # rows of counts at a time: 2,000 rows fit the cache
+# Rows of counts evaluated at once: this many fit into the processor's cache.
+_ROWS_PER_BLOCK = 2_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,13 +85,13 @@ class Edge:
 
         Half a hit is taken from ``hits`` and given to ``others``, so that few counts are no proof.
         """
-        a = np.maximum(np.asarray(hits, dtype=float) - CONTINUITY, 0.0)
-        b = np.minimum(np.asarray(others, dtype=float) + CONTINUITY, other_trials)
+        a = np.maximum(np.asarray(hits, dtype=float) - CONTINUITY_CORRECTION, 0.0)
+        b = np.minimum(np.asarray(others, dtype=float) + CONTINUITY_CORRECTION, other_trials)
         weights = np.stack([a, trials - a, b, other_trials - b], axis=1)
         best = np.concatenate(
             [
-                np.max(weights[start : start + _CHUNK] @ self.logs, axis=1)
-                for start in range(0, max(len(a), 1), _CHUNK)
+                np.max(weights[start : start + _ROWS_PER_BLOCK] @ self.logs, axis=1)
+                for start in range(0, max(len(a), 1), _ROWS_PER_BLOCK)
             ]
         )
         p, q = a / trials, b / other_trials
@@ -113,7 +116,8 @@ class Edge:
 def shrunk(z: Array, spread: Array, sizes: Sequence[float] = PRIOR_SCALES) -> Array:
     """Evidence as posterior mean: an excess in log odds is N(0, s^2), s unknown among three sizes.
 
-    A small excess on many hits is believed, one on few hits hardly; a huge one always.
+    A small excess is shrunk little if there are many hits and strongly if there are few; a huge
+    excess is hardly shrunk at all.
     """
     scales = np.array(sizes)[:, None]
     ratio = (scales / spread) ** 2
@@ -147,8 +151,8 @@ def ranked(batches: Sequence[Batch], edge: Edge, test_trials: int, most: int) ->
 def _best(batch: Batch, edge: Edge, test_trials: int) -> list[Candidate]:
     """The strongest event of a batch in each direction, and the strongest for a gross excess.
 
-    Among events of nearly the same evidence the one with most hits is taken: what is left of
-    chance is smallest there.
+    Among events of nearly the same evidence, the one with the most hits is taken: its evidence
+    varies least by chance.
     """
     n, m = batch.trials
     scale = (test_trials / max(n, 1)) ** 0.5
@@ -158,8 +162,11 @@ def _best(batch: Batch, edge: Edge, test_trials: int) -> list[Candidate]:
         spread = edge.spread(*counts)
         raw = edge.evidence(*counts) - batch.penalty
         z = shrunk(raw, spread) * scale
-        near = np.flatnonzero(z >= z.max() - NEAR * scale)
-        places = [int(near[np.argmin(spread[near])]), int(np.argmax(shrunk(raw, spread, GROSS)))]
+        near = np.flatnonzero(z >= z.max() - TIE_MARGIN * scale)
+        places = [
+            int(near[np.argmin(spread[near])]),
+            int(np.argmax(shrunk(raw, spread, GROSS_PRIOR_SCALES))),
+        ]
         for i, kind in zip(dict.fromkeys(places), ("", ", gross"), strict=False):
             family = f"{batch.family}{kind}"
             chance = float(batch.hits[i] + batch.others[i]) / max(n + m, 1)

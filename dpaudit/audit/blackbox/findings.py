@@ -18,10 +18,12 @@ from dpaudit.errors import InvalidParameter
 
 Array = npt.NDArray[Any]
 PROBE_SIZE = 64  # outputs of a first call
-COINCIDENCE = 40.0  # nats: equal outputs that are rarer than e^-40 by chance show a repeated stream
+# If chance makes outputs equal with a probability below e^-40, a stream was used again.
+COINCIDENCE_NATS = 40.0
 SINGLE_CALLS = 100  # calls with one output each, which show what a call keeps for the next
 HOMOGENEITY_ERROR = 1e-9  # false-alarm rate of the test that calls draw alike
-_SIZES = (PROBE_SIZE, PROBE_SIZE, 1, 1, 1)
+# Trials of each probing call: two large calls, then three of a single trial.
+_PROBE_SIZES = (PROBE_SIZE, PROBE_SIZE, 1, 1, 1)
 
 
 class Finding(StrEnum):
@@ -95,7 +97,7 @@ def probe(sampler: Sampler) -> Probed:
     draws_of_side: list[list[Draws]] = [[], []]
     failures: list[CallFailed] = []
     for side in (0, 1):
-        for index, size in enumerate(_SIZES):
+        for index, size in enumerate(_PROBE_SIZES):
             try:
                 draws_of_side[side].append(sampler.call(side, Part.PROBE, index, size))
             except CallFailed as error:
@@ -120,8 +122,8 @@ def _irreproducible(sampler: Sampler) -> bool:
 def stream_findings(calls: Sequence[Draws]) -> list[Finding]:
     """Whether calls of many draws with different generators look like independent trials.
 
-    Repetitions count only if independent draws would repeat themselves so with probability
-    below e^-40, as estimated from how often neighbouring draws agree.
+    A repetition counts only if independent draws would show it with probability below e^-40,
+    estimated from how often neighbouring draws agree.
     """
     codes = [row_codes(draws.values) for draws in calls]
     if any(code.size < 2 for code in codes):
@@ -132,7 +134,8 @@ def stream_findings(calls: Sequence[Draws]) -> list[Finding]:
     agree = max(np.mean([np.mean(code[1:] == code[:-1]) for code in codes]), 1e-9)
     surprise = -math.log(min(float(agree), 1.0))
     if any(
-        _same(a, b) and min(a.size, b.size) * surprise > COINCIDENCE for a, b in pairwise(codes)
+        _same(a, b) and min(a.size, b.size) * surprise > COINCIDENCE_NATS
+        for a, b in pairwise(codes)
     ):
         return [Finding.IGNORES_GENERATOR]
     return [Finding.REPEATED_STREAM] if any(_repeats(code, surprise) for code in codes) else []
@@ -170,6 +173,6 @@ def _repeats(code: Array, surprise: float) -> bool:
     lags = 1 + np.flatnonzero(code[1 : code.size // 2 + 1] == code[0])
     for lag in lags[:64]:
         length = code.size - int(lag)
-        if length * surprise > COINCIDENCE and (code[lag:] == code[:length]).all():
+        if length * surprise > COINCIDENCE_NATS and (code[lag:] == code[:length]).all():
             return True
     return False

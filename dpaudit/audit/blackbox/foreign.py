@@ -9,10 +9,10 @@ line: a number, numbers separated by commas, or a JSON value (``read_outputs``).
 - ``Endpoint``: a POST of ``{"data": ..., "size": ..., "seed": ...}``; the answer is the body.
 - ``Database`` (module ``sql``): the data set is a database; the answer is the rows of a query.
 
-An exit code, and a status of 400 and above, is an output, as an exception of a Python function is.
-Statuses of a server that is busy or out of reach, and redirections, are none: they say nothing of
-the data.  An answer that is late, cut short or unreadable ends the audit with ``Unanswered``: no
-bound is made of trials that the program did not finish.
+A nonzero exit code, and a status of 400 and above, counts as an output, as an exception of a Python
+function does.  Redirections and the statuses of a server that is busy or out of reach do not: they
+are unrelated to the data.  An answer that is late, cut short or unreadable ends the audit with
+``Unanswered``: bounds are made only of trials that the program finished.
 """
 
 from __future__ import annotations
@@ -44,12 +44,13 @@ from dpaudit.exact.domains import real
 
 TIME_LIMIT = 60.0  # seconds a call, unless the caller says otherwise
 LONGEST_LIMIT = 86_400.0  # seconds: a day
-RESTARTS = 3  # of all calls of an audit, so that few draws can depend on which calls crashed
+# Crashed calls repeated in one audit: so few that draws hardly depend on which call crashed.
+MAX_RESTARTS = 3
 BYTES_PER_OUTPUT = 4_096  # an answer beyond this, and LEAST_ANSWER, is a program out of control
 LEAST_ANSWER = 1 << 20  # bytes that a program may always print
-# Statuses of a server that limits its requests, or does not reach the mechanism: of no data set.
-BUSY = (429, 502, 503, 504)
-CHUNK = 1 << 16  # bytes that are read at once
+# HTTP statuses of a server or gateway under load; they say nothing about the data.
+BUSY_STATUSES = (429, 502, 503, 504)
+READ_BYTES = 1 << 16  # Bytes read at once.
 SEED_BITS = 53  # whole numbers that a double holds, and so JavaScript and R
 
 
@@ -74,7 +75,7 @@ class Foreign:
     """A mechanism outside of this process, called as ``mechanism(data, rng, size)``.
 
     ``time_limit``: seconds a call.  ``restarts``: calls that crashed and were asked again with the
-    same seed, of at most ``RESTARTS``; the audit reports them.
+    same seed, of at most ``MAX_RESTARTS``; the audit reports them.
     Errors: InvalidParameter for a time limit outside (0, 86400].
     """
 
@@ -102,7 +103,7 @@ class Foreign:
             try:
                 return self._asked(data, size, seed)
             except _Crashed as crash:
-                if len(self.restarts) >= RESTARTS:
+                if len(self.restarts) >= MAX_RESTARTS:
                     raise crash.last from None
                 self.restarts.append(str(crash.last))
 
@@ -220,7 +221,7 @@ class Endpoint(Foreign):
                 raise Unanswered(
                     f"{place} answers from another address (HTTP status {error.code}); give that"
                 ) from None
-            if error.code in BUSY:
+            if error.code in BUSY_STATUSES:
                 busy = Unanswered(f"{place} is busy or out of reach (HTTP status {error.code})")
                 raise _Crashed(busy) from None
             raise ProgramFailed(f"HTTP status {error.code}") from None
@@ -242,9 +243,9 @@ class Endpoint(Foreign):
         return read_outputs(answer, size, place)
 
     def _body(self, reply: Any, most: int) -> bytes:
-        """The body, of which each part may not be late, nor all together.  Errors: TimeoutError."""
+        """The body; the time limit holds for each part and for the whole.  Errors: TimeoutError."""
         end, body = time.monotonic() + self.time_limit, b""
-        while len(body) <= most and (part := reply.read1(CHUNK)):
+        while len(body) <= most and (part := reply.read1(READ_BYTES)):
             body += part
             if time.monotonic() > end:
                 raise TimeoutError
@@ -414,7 +415,7 @@ def deadline(seconds: float, stop: Callable[[], None]) -> Iterator[threading.Eve
 
 
 def _answer(process: subprocess.Popen[bytes], most: int, late: threading.Event) -> bytes:
-    """Standard output, of which one byte more than ``most`` is enough; until ``late``.
+    """Standard output, read up to one byte beyond ``most`` and until ``late`` is set.
 
     A process that a program started may keep its output open after it has ended.
     """
@@ -425,7 +426,7 @@ def _answer(process: subprocess.Popen[bytes], most: int, late: threading.Event) 
         ready.register(stream, selectors.EVENT_READ)
         while len(answer) <= most and not late.is_set():
             if ready.select(timeout=0.1):
-                part = os.read(stream.fileno(), CHUNK)
+                part = os.read(stream.fileno(), READ_BYTES)
                 if not part:
                     break
                 answer += part
@@ -448,7 +449,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _said(stream: Any) -> str:
-    """Standard error, for a message: its text only where whoever runs the audit asks for it."""
+    """Standard error, for a message; its text is included only if the operator asks for it."""
     stream.seek(0)
     words = stream.read(10_000).decode("utf-8", "replace").strip()
     if not words:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpaudit.audit.blackbox.choice import Question
-from dpaudit.audit.blackbox.claims import ROOM, Tally
+from dpaudit.audit.blackbox.claims import DECISIVE_RATIO, Tally
 from dpaudit.audit.blackbox.divergence import Asked
 from dpaudit.audit.blackbox.events import EventOnOutputs
 from dpaudit.audit.blackbox.evidence import Edge
@@ -26,10 +26,10 @@ from dpaudit.audit.verdict import Ruling, Verdict, judge
 from dpaudit.exact import exact
 
 BOUNDED_EVENTS = 4  # events whose exact bounds are computed
-# Standard errors beyond the claim that stakes are made for.  A smaller stake gains nothing in a
-# night; a larger one serves no claim that is not refuted at once.
+# Standard errors beyond the claim for which stakes are chosen.  Below the range, one night gains
+# nothing; above it, the claim is refuted at once anyway.
 LEAST_REACH, LARGEST_REACH = 1.0, 20.0
-TRIM = 0.05  # share of an event's error up to which its p-value is not made sharper
+DELTA_TRIM = 0.05  # Share of an event's error spent on bounding how many trials delta may affect.
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,10 +103,10 @@ def report(sampler: Sampler, terms: Terms, examined: Examined, seconds: float) -
 
 
 def _most_telling(counted: Sequence[Counted], edge: Edge) -> list[Counted]:
-    """The few that an approximate p-value over its share ranks first.
+    """The few questions with the smallest approximate p-value divided by its share of the error.
 
-    Only these get an exact p-value: the smallest over some events is never below the smallest
-    over all, so leaving the others out can only miss, whatever decides it.
+    Only these get an exact p-value.  The choice is safe: the minimum over some events is at least
+    the minimum over all, so leaving events out can only miss a refutation.
     """
     from scipy.special import log_ndtr
 
@@ -116,7 +116,7 @@ def _most_telling(counted: Sequence[Counted], edge: Edge) -> list[Counted]:
 
 
 def _evidence(counted: Counted, edge: Edge) -> float:
-    """Standard errors beyond the claim, roughly; mirrored events count like one of their size."""
+    """Approximate standard errors beyond the claim; a pair of mirrored events counts as one."""
     own = edge.evidence_of(*astuple(counted.tally))
     if counted.mirror is None:
         return own
@@ -127,7 +127,7 @@ def _weighted_p(counted: Counted, terms: Terms) -> float:
     share, target = counted.question.share, terms.target
     if counted.mirror is None:
         return target.p_value(counted.tally, terms.refute_at * share / 10) / share
-    trim = terms.refute_at * share * TRIM
+    trim = terms.refute_at * share * DELTA_TRIM
     p_value = mirrored_p_value(counted.tally, counted.mirror, target.claimed, target.delta, trim)
     return p_value / share
 
@@ -176,7 +176,7 @@ def _lowers(terms: Terms, examined: Examined) -> tuple[float, float]:
         if examined.mean is not None:
             bound = max(bound, examined.mean.lower(total))
         return bound, target.epsilon_lower(tallies, errors)
-    if bound > ROOM * target.claimed:
+    if bound > DECISIVE_RATIO * target.claimed:
         return bound, bound
     mirrored = [
         mirrored_epsilon_lower(c.tally, c.mirror, target.delta, total * c.question.share)

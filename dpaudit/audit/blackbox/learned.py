@@ -23,12 +23,13 @@ from dpaudit.audit.blackbox.events import Measurement
 from dpaudit.audit.blackbox.evidence import Batch
 
 Array = npt.NDArray[Any]
-PENALTY = 0.3  # nats taken off the evidence of a learned event
+# Standard errors subtracted from a learned event's evidence, so that simple events are preferred.
+LEARNED_PENALTY = 0.3
 SUM_CELLS = (8, 32)  # numbers of cells of a sum of outputs
 MOST_ROWS = 20_000  # training draws of a classifier: more take seconds
-TREES = 60  # trees of the boosted classifier
-_EXTREME = 1e30  # stands for infinite outputs, which classifiers refuse
-_RIDGE = 1e-3  # added to a covariance, so that it can be inverted
+BOOSTED_TREES = 60  # Trees of the boosted classifier.
+_FINITE_EXTREME = 1e30  # Finite value in place of an infinite output, which the classifiers refuse.
+_COVARIANCE_RIDGE = 1e-3  # Added to the diagonal of a covariance so that it can be inverted.
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +122,7 @@ def learned_batches(
     judge = first.rows(slice(first.trials // 2, None)), second.rows(slice(second.trials // 2, None))
     for score in _scores(fit[0], fit[1], tuple(measurements), tuple(columns)):
         sides = Sides(score, score(judge[0]), score(judge[1]))
-        yield from threshold_batches(sides, type(score).__name__, PENALTY)
+        yield from threshold_batches(sides, type(score).__name__, LEARNED_PENALTY)
 
 
 def _scores(
@@ -183,12 +184,15 @@ def linear_score(first: TrainingDraws, second: TrainingDraws, columns: tuple[int
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         low, high = np.nanquantile(np.concatenate(both), [0.002, 0.998], axis=0)
-    low, high = np.nan_to_num(low, neginf=-_EXTREME), np.nan_to_num(high, posinf=_EXTREME)
+    low, high = (
+        np.nan_to_num(low, neginf=-_FINITE_EXTREME),
+        np.nan_to_num(high, posinf=_FINITE_EXTREME),
+    )
     cut = [np.nan_to_num(np.clip(x, low, high)) for x in both]
     spread = np.concatenate(cut).std(axis=0) + 1e-300
     centred = [x / spread for x in cut]
     covariance = sum(np.atleast_2d(np.cov(x, rowvar=False)) for x in centred)
-    ridge = _RIDGE * np.eye(len(columns))
+    ridge = _COVARIANCE_RIDGE * np.eye(len(columns))
     gap = centred[0].mean(axis=0) - centred[1].mean(axis=0)
     weights = np.linalg.solve(covariance + ridge, gap) / spread
     return Linear(columns, low, high, np.nan_to_num(weights))
@@ -205,7 +209,7 @@ def _boosted(
     sides = [np.column_stack([_finite(pair[i]) for pair in values])[:MOST_ROWS] for i in (0, 1)]
     labels = np.repeat([1, 0], [len(sides[0]), len(sides[1])])
     model = HistGradientBoostingClassifier(
-        max_iter=TREES,
+        max_iter=BOOSTED_TREES,
         learning_rate=0.15,
         max_leaf_nodes=15,
         min_samples_leaf=30,
@@ -236,4 +240,4 @@ def _varies(values: Array) -> bool:
 
 
 def _finite(values: Array) -> Array:
-    return np.asarray(np.clip(values.astype(float), -_EXTREME, _EXTREME))
+    return np.asarray(np.clip(values.astype(float), -_FINITE_EXTREME, _FINITE_EXTREME))

@@ -1,6 +1,6 @@
 """The likelihood audit of a function whose noise is recorded, and what its bound rests on.
 
-Trials are drawn with their noise leaned to where privacy losses are large, and weighted
+Trials are drawn by importance sampling, their noise tilted to where privacy losses are large
 (:mod:`dpaudit.audit.likelihood`); the loss of each is that of :mod:`dpaudit.audit.blackbox.solved`.
 """
 
@@ -26,24 +26,24 @@ from dpaudit.audit.likelihood import FEWEST_PILOT, NOTHING, LikelyLower, Search,
 from dpaudit.audit.verdict import Ruling, Verdict, judge
 from dpaudit.curator.proposal import FARTHEST, ROUNDED, NoLikelihood, Proposal
 
-STREAM = 3  # keeps these draws apart from those of plain audits and of searches
+LIKELIHOOD_STREAM = 3  # Number of the random stream: 0 to 2 belong to plain audits and to searches.
 PILOT, LEANING = 2_000, 2_000  # trials of a pilot, and those that choose the direction
 MOST_CELLS = 2_000_000  # numbers and outputs of one call
 MOST_LEAN, PRECISIONS = 30.0, (1 / 16, 4.0)  # of leaned scores: mean, inverse variance
-CERTAIN = 4.0  # standard errors beyond which a direction is followed
-LARGEST = 50.0  # a loss beyond it chooses no direction
+SIGNIFICANT_ERRORS = 4.0  # Standard errors that a mean must exceed; smaller ones count as 0.
+MAX_LOSS_WEIGHED = 50.0  # Nats at which a loss is clipped when a direction is chosen.
 
 
 def recorded_audit(mechanism: Mechanism, data: tuple[Any, Any], terms: Terms) -> Recorded:
     """A bound of ``terms.trials`` trials with recorded noise, at the errors of ``terms``.
 
-    Never an error of the mechanism's: it is a reason why there is no bound.
+    An error of the mechanism is not raised: it becomes the reason why there is no bound.
     """
     wanted = Wanted.of([Claim(terms.target.guarantee, by="the caller")])
     if not wanted:
         return Recorded(why_not="no likelihood bound is made of a claim in this measure")
     try:
-        layout = layout_of(mechanism, data, generator(terms.seed, (STREAM,)))
+        layout = layout_of(mechanism, data, generator(terms.seed, (LIKELIHOOD_STREAM,)))
 
         columns: set[int] = set()
 
@@ -63,7 +63,7 @@ def recorded_audit(mechanism: Mechanism, data: tuple[Any, Any], terms: Terms) ->
 
 
 def with_recorded(audit: FunctionAudit, recorded: Recorded, terms: Terms) -> FunctionAudit:
-    """A plain audit and what recorded noise shows, each at its share of the error of ``terms``."""
+    """The plain audit joined with the bound from recorded noise, each at its share of the error."""
     if not recorded.trials:
         return replace(audit, recorded=recorded)
     p_value = min(1.0, 2 * min(audit.p_value, recorded.p_value))
@@ -91,7 +91,7 @@ def with_recorded(audit: FunctionAudit, recorded: Recorded, terms: Terms) -> Fun
 
 
 class _Trials(Search):
-    """Trials whose noise leans in the direction in which losses grow, found on plain ones."""
+    """Trials whose noise is tilted towards large losses; the direction is found on plain trials."""
 
     def __init__(
         self, layout: Layout, run: Run, wanted: list[Wanted], terms: Terms, *, affine: bool
@@ -108,10 +108,10 @@ class _Trials(Search):
         """A generator of its own for every pilot and for the counted trials."""
         seed, affine = self.key
         self.stage += 1
-        return generator(seed, (STREAM, affine, side, self.stage))
+        return generator(seed, (LIKELIHOOD_STREAM, affine, side, self.stage))
 
     def made(self, terms: Terms) -> Recorded:
-        """The bound.  Once trials are counted, their error is spent: a reason names them too."""
+        """The bound.  A failure after trials were counted names them: their error is spent."""
         best = self.search()
         try:
             counted, (bound,) = self.bounds(best)
@@ -138,7 +138,7 @@ class _Trials(Search):
         scores = self.fresh(side).standard_normal((LEANING, len(self.layout.laws)))
         solved = self.solver.solve(side, scores)
         parts = np.where(solved.sure[:, None], np.nan_to_num(solved.ratios), 0.0)
-        parts = parts.clip(-LARGEST, LARGEST)
+        parts = parts.clip(-MAX_LOSS_WEIGHED, MAX_LOSS_WEIGHED)
         return _certain(parts * scores), _certain(parts * (scores**2 - 1))
 
     def draw(self, side: int, proposal: Proposal, runs: int) -> tuple[Array, Array]:
@@ -171,9 +171,9 @@ class _Trials(Search):
 
 
 def _certain(products: Array) -> Array:
-    """Means of columns; 0 where chance might have made one."""
+    """Means of columns; 0 where a mean is not significant."""
     means, errors = products.mean(axis=0), products.std(axis=0) / math.sqrt(len(products))
-    return np.where(np.abs(means) > CERTAIN * errors, means, 0.0)
+    return np.where(np.abs(means) > SIGNIFICANT_ERRORS * errors, means, 0.0)
 
 
 def _p_value(bound: LikelyLower, counted: CountedLosses, claimed: float) -> float:

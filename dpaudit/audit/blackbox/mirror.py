@@ -22,18 +22,19 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import bdtrc, expit
 
-from dpaudit.audit.blackbox.claims import Tally
+from dpaudit.audit.blackbox.claims import MAX_EPSILON_SEARCHED, Tally
 from dpaudit.audit.blackbox.draws import Draws
 from dpaudit.audit.blackbox.events import Event
 from dpaudit.errors import InvalidParameter
 
-STEP = 4e-3  # step of the integral over log odds
-REACH = 20.0  # nats: log odds beyond add less than e^-20
-CURVATURE = 0.0963  # the largest second derivative of the logistic function, rounded up
-LARGEST = 50.0  # the largest epsilon that is looked for
-SMALLEST = 1e-300  # a chance that floats no longer hold
-_HALVINGS = 22  # of the search for epsilon: 50 / 2^22 is 1e-5
-_UP = 1 + 1e-9  # rounds a float computation outward
+LOG_ODDS_STEP = 4e-3  # Spacing of the grid of log odds on which the mean is maximised.
+# Nats beyond epsilon that the grid covers; the logistic function is within e^-20 of its limit.
+LOG_ODDS_REACH = 20.0
+LOGISTIC_CURVATURE = 0.0963  # The largest second derivative of the logistic function, rounded up.
+LEAST_TAIL = 1e-300  # A tail probability that underflows is replaced by this, which is larger.
+_EPSILON_BISECTIONS = 22  # Halvings of the search for epsilon: 50 / 2^22 is about 1e-5.
+# Factor above the relative rounding error of SciPy's binomial tail and logistic function.
+_ROUND_UP = 1 + 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,22 +85,22 @@ def mirrored_p_value(own: Tally, mirror: Tally, epsilon: float, delta: float, tr
         raise InvalidParameter("mirrored events: expected counts of the same trials")
     counts = own.hits + mirror.other_hits, own.other_hits + mirror.hits
     total = sum(counts)
-    apart = delta * float(expit(-epsilon)) * _UP
+    apart = delta * float(expit(-epsilon)) * _ROUND_UP
     spoilt = _spoilt(own.trials + own.other_trials, apart, trim) if delta else 0
     hits = own.hits + mirror.hits - spoilt
     mean = _largest_mean(counts, epsilon)
     if total == 0 or hits < total * mean + 1:
         return 1.0
-    tail = max(float(bdtrc(hits - 1, total, mean)) * _UP, SMALLEST)
+    tail = max(float(bdtrc(hits - 1, total, mean)) * _ROUND_UP, LEAST_TAIL)
     return min(1.0, tail + (trim if delta else 0.0))
 
 
 def mirrored_epsilon_lower(own: Tally, mirror: Tally, delta: float, error: float) -> float:
     """Lower bound on epsilon by inverting the p-value, which does not decrease with epsilon."""
-    low, high = 0.0, LARGEST
+    low, high = 0.0, MAX_EPSILON_SEARCHED
     if mirrored_p_value(own, mirror, 0.0, delta, error / 20) > error:
         return 0.0
-    for _ in range(_HALVINGS):
+    for _ in range(_EPSILON_BISECTIONS):
         middle = (low + high) / 2
         refused = mirrored_p_value(own, mirror, middle, delta, error / 20) <= error
         low, high = (middle, high) if refused else (low, middle)
@@ -114,12 +115,17 @@ def _largest_mean(draws_kept: tuple[int, int], epsilon: float) -> float:
     """
     total = max(sum(draws_kept), 1)
     first, second = draws_kept[0] / total, draws_kept[1] / total
-    reach = epsilon + REACH
-    t = np.arange(-reach, reach + STEP, STEP)
+    reach = epsilon + LOG_ODDS_REACH
+    t = np.arange(-reach, reach + LOG_ODDS_STEP, LOG_ODDS_STEP)
     a, b = expit(epsilon + t), expit(epsilon - t)
     slope = np.abs(first * a * (1 - a) - second * b * (1 - b))
-    inside = first * a + second * b + slope * STEP / 2 + CURVATURE / 2 * (STEP / 2) ** 2
-    beyond = max(first, second) + min(first, second) * float(expit(-REACH))
+    inside = (
+        first * a
+        + second * b
+        + slope * LOG_ODDS_STEP / 2
+        + LOGISTIC_CURVATURE / 2 * (LOG_ODDS_STEP / 2) ** 2
+    )
+    beyond = max(first, second) + min(first, second) * float(expit(-LOG_ODDS_REACH))
     return min(1.0, max(float(inside.max()), beyond) + 1e-12)
 
 
@@ -128,6 +134,6 @@ def _spoilt(trials: int, rate: float, trim: float) -> int:
     low, high = -1, trials
     while high - low > 1:
         middle = (low + high) // 2
-        enough = middle >= trials or bdtrc(middle, trials, rate) * _UP <= trim
+        enough = middle >= trials or bdtrc(middle, trials, rate) * _ROUND_UP <= trim
         low, high = (low, middle) if enough else (middle, high)
     return high

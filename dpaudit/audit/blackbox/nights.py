@@ -36,12 +36,14 @@ from dpaudit.exact.domains import real
 from dpaudit.storage.evidence import strict_json
 from dpaudit.storage.files import write_atomically
 
-DAYS = 366  # of a year, at most
-ERROR = 0.01  # of a year and project
-FORMAT = 1  # number of the file's format
+# Days of a leap year; each may start one test of a claim with an equal share of the wealth.
+DAYS_A_YEAR = 366
+YEARLY_ERROR = 0.01  # Probability of any false alarm in one project and year.
+FILE_FORMAT = 1  # Version number of the file's format.
 COMMIT = re.compile(r"[0-9A-Za-z]*")  # it stands in a command that people copy
 _Kind = TypeVar("_Kind", "Night", "Evidence", "Year")
-ROUNDING = 1e-9  # of sums of a year's logarithms, many times over
+# Nats: far more than the rounding error of the log wealth summed over one year.
+LOG_WEALTH_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,8 @@ class Evidence:
 
     @property
     def log_wealth(self) -> float:
-        """Log of the evidence against the claim, from 0; infinite evidence is no number here."""
-        idle = (DAYS - self.days) / DAYS
+        """Log of the evidence against the claim, starting from 0."""
+        idle = (DAYS_A_YEAR - self.days) / DAYS_A_YEAR
         return float(_log_sum(self.log_started, math.log(idle) if idle > 0 else -math.inf))
 
     def bar(self, error: float) -> float:
@@ -88,8 +90,8 @@ class Evidence:
 
     def after(self, night: Night, log_e_value: float, trials: int, error: float) -> Evidence:
         """The evidence after a further night; ``red`` once it has reached its bar."""
-        begins = night.day != self.last.day and self.days < DAYS
-        started = _log_sum(self.log_started, -math.log(DAYS)) if begins else self.log_started
+        begins = night.day != self.last.day and self.days < DAYS_A_YEAR
+        started = _log_sum(self.log_started, -math.log(DAYS_A_YEAR)) if begins else self.log_started
         rises = self.rise > 0
         later = replace(
             self,
@@ -102,7 +104,9 @@ class Evidence:
             nights=self.nights + 1,
             trials=(self.trials if rises else 0) + trials,
         )
-        return replace(later, red=self.red or later.log_wealth >= self.bar(error) + ROUNDING)
+        return replace(
+            later, red=self.red or later.log_wealth >= self.bar(error) + LOG_WEALTH_ROUNDING
+        )
 
     @property
     def hint(self) -> str:
@@ -118,7 +122,7 @@ class Year:
     """A year of a project: its error budget, and the evidence on each claim by its name."""
 
     year: int
-    error: float = ERROR
+    error: float = YEARLY_ERROR
     claims: Mapping[str, Evidence] = field(default_factory=dict)
     used: int = 0
 
@@ -133,7 +137,7 @@ class Year:
         return replace(self, claims={**self.claims, name: later}, used=used)
 
     def renewed(self, name: str) -> Year:
-        """The claim's evidence anew, as after a bug was mended: one more audit of the year."""
+        """The year with a claim's evidence started again after a fix, as one more audit."""
         return replace(
             self, claims={key: evidence for key, evidence in self.claims.items() if key != name}
         )
@@ -142,7 +146,7 @@ class Year:
 class Nights:
     """The file that keeps a project's evidence.
 
-    ``error``: of a year; None for that of the file, 0.01 in a new one.
+    ``error``: false-alarm rate of a year; None takes the file's, 0.01 in a new file.
     Errors: InvalidParameter for a file of another kind, or an error other than the file's.
     """
 
@@ -155,7 +159,7 @@ class Nights:
         """The year that ``today`` is in; a new one, with a new budget, after the last."""
         last = self._kept()
         if last is None or last.year < today.year:
-            return Year(today.year, self.error or (last.error if last else ERROR))
+            return Year(today.year, self.error or (last.error if last else YEARLY_ERROR))
         if self.error is not None and self.error != last.error:
             raise InvalidParameter(
                 f"{self.path}: the year {last.year} was begun with an error of {last.error:g}; it "
@@ -174,7 +178,7 @@ class Nights:
         return year
 
     def renew(self, name: str, today: date) -> None:
-        """Begin a claim's evidence anew: its bug was mended."""
+        """Start a claim's evidence again, because its bug was fixed."""
         with self._locked():
             year = self.read(today)
             if name in year.claims:
@@ -198,7 +202,7 @@ class Nights:
         try:
             # NaN is refused below; an audit may have lost all its wealth, whose log is -Infinity.
             table = strict_json(content, nan=True)
-            if table.pop("format") != FORMAT:
+            if table.pop("format") != FILE_FORMAT:
                 raise ValueError
             claims = {name: _evidence(row) for name, row in table.pop("claims").items()}
             return _consistent(_typed(Year, {**table, "claims": claims}))
@@ -209,7 +213,7 @@ class Nights:
             ) from None
 
     def _write(self, year: Year) -> None:
-        table = {"format": FORMAT, **asdict(year)}
+        table = {"format": FILE_FORMAT, **asdict(year)}
         write_atomically(self.path, (json.dumps(table, indent=1) + "\n").encode())
 
 
@@ -239,7 +243,7 @@ def _typed(kind: type[_Kind], row: dict[str, Any]) -> _Kind:
 def _consistent(year: Year) -> Year:
     """Errors: ValueError for numbers that no nights give; the bars would not add up to the error.
 
-    Two claims of one number come about where two files are merged.
+    Two claims can have the same number if two files were merged.
     """
     rows = year.claims.values()
     counts = [count for row in rows for count in (row.days, row.nights, row.trials)]
@@ -251,7 +255,7 @@ def _consistent(year: Year) -> Year:
         and all(0 < number <= year.used for number in numbers)
         and year.used >= 0
         and all(count >= 0 for count in counts)
-        and all(row.days <= min(DAYS, row.nights) for row in rows)
+        and all(row.days <= min(DAYS_A_YEAR, row.nights) for row in rows)
     ):
         raise ValueError
     return year

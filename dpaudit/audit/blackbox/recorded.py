@@ -1,8 +1,8 @@
 """A NumPy generator that hands out recorded noise, and which of it belongs to which trial.
 
 Every number handed out is a standard one (normal, Laplace, uniform on (0, 1), exponential,
-logistic or Gumbel), moved and scaled by the arguments of the call.  A function is then a fixed map
-of its data and the recorded numbers, and may be run again on other data with numbers of choice.
+logistic or Gumbel), shifted and scaled by the arguments of the call.  The function is then a fixed
+map of its data and the recorded numbers, and can be run again on other data with chosen numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from dpaudit.curator.proposal import NoLikelihood
 from dpaudit.errors import InvalidParameter
 
 Shape: TypeAlias = tuple[int, ...]
-SIZES = (7, 11)  # of the calls that show how draws grow with the number of trials
+# Trials of two short calls; comparing them shows which draws belong to each trial.
+CALL_SIZES = (7, 11)
 ELSEWHERE = "two runs with the same recorded noise differ: it draws from another generator as well"
 CHANGES = "the draws that it asks for depend on the data, on earlier draws, or on the call"
 SHARED = "noise of one trial moves the output of another"
@@ -77,9 +78,9 @@ Feed: TypeAlias = Callable[[int, Law, Shape], Array]
 class RecordedGenerator(np.random.Generator):
     """A ``numpy.random.Generator`` whose numbers come from ``feed``.
 
-    ``asked``: the law and shape of each request.  ``refused``: why a request could not be met, so
-    that a function that catches the error is found out too.  Errors: NoLikelihood, naming the
-    method, for laws that are not recorded, and for the bit generator itself.
+    ``asked``: the law and shape of each request.  ``refused``: why a request could not be met; it
+    is kept so that it is noticed even if the function catches the error.  Errors: NoLikelihood,
+    naming the method, for laws that are not recorded, and for the bit generator itself.
     """
 
     def __init__(self, feed: Feed) -> None:
@@ -235,14 +236,14 @@ def layout_of(mechanism: Mechanism, data: tuple[Any, Any], rng: np.random.Genera
     def feed(index: int, law: Law, shape: Shape) -> Array:
         return law.of_score(rng.standard_normal(shape))
 
-    calls = [[_called(mechanism, side, n, feed)[1] for n in SIZES] for side in data]
+    calls = [[_called(mechanism, side, n, feed)[1] for n in CALL_SIZES] for side in data]
     if not calls[0][0]:
         raise NoLikelihood("it draws nothing from its generator")
     if calls[0] != calls[1]:
         raise NoLikelihood(CHANGES)
     layout = _layout(*calls[0])
-    scores = rng.standard_normal((SIZES[0], len(layout.laws)))
-    other = np.where(np.arange(SIZES[0])[:, None] % 2, scores, -scores)
+    scores = rng.standard_normal((CALL_SIZES[0], len(layout.laws)))
+    other = np.where(np.arange(CALL_SIZES[0])[:, None] % 2, scores, -scores)
     for side in data:
         same = layout.numbers(scores)
         outputs = [layout.outputs(mechanism, side, z) for z in (same, same, layout.numbers(other))]
@@ -255,7 +256,7 @@ def layout_of(mechanism: Mechanism, data: tuple[Any, Any], rng: np.random.Genera
 
 def _layout(few: list[tuple[Law, Shape]], more: list[tuple[Law, Shape]]) -> Layout:
     axes = [
-        next((i for i, pair in enumerate(zip(a, b, strict=False)) if pair == SIZES), -1)
+        next((i for i, pair in enumerate(zip(a, b, strict=False)) if pair == CALL_SIZES), -1)
         for (_, a), (_, b) in zip(few, more, strict=False)
     ]
     if len(few) == len(more) and min(axes) >= 0:
@@ -264,8 +265,8 @@ def _layout(few: list[tuple[Law, Shape]], more: list[tuple[Law, Shape]]) -> Layo
             for (law, shape), axis in zip(few, axes, strict=True)
         )
         return Layout(tuple(per_call), tuple(axes))
-    each, remainder = divmod(len(few), SIZES[0])
-    if remainder or few != few[:each] * SIZES[0] or more != few[:each] * SIZES[1]:
+    each, remainder = divmod(len(few), CALL_SIZES[0])
+    if remainder or few != few[:each] * CALL_SIZES[0] or more != few[:each] * CALL_SIZES[1]:
         raise NoLikelihood("the numbers that it draws cannot be told apart by trial")
     return Layout(tuple(few[:each]), None)
 

@@ -19,10 +19,10 @@ SHOWN_OUTPUTS = 4  # outputs that a script prints
 def reproducer(sampler: Sampler, event: Event, again: str, size: int, *, single: bool) -> str:
     """Ten lines or fewer: both data sets, fresh draws, and how often the event happens.
 
-    A mechanism or a data set that cannot be written down is left for the reader to bind first.
-    Outputs that are not real numbers are read as the audit reads them, and those of the event are
-    shown.  An event without code (a learned score), and one counted over ``single`` calls, is
-    repeated by the audit itself, which is seeded.
+    If a mechanism or a data set cannot be written as code, the script asks its reader to define it.
+    Outputs that are not real numbers are converted as the audit converts them, and examples are
+    shown.  An event without code (a learned score), or counted over ``single`` calls, is reproduced
+    by running the seeded audit again.
     """
     lines = ["import numpy as np", *_mechanism(sampler.mechanism), *_data(sampler.data)]
     if single or not event.code or len(event.code) > LONGEST_EVENT:

@@ -26,7 +26,8 @@ FAR_PAIRS = 64  # of which those farthest apart, the others by chance
 # Draws a pair in each round, and how many pairs go on.
 ROUNDS = ((500, 16), (3_000, 4), (10_000, 1))
 SEARCH_RUN = 2  # number of the search's streams of random numbers
-RAISED = 1e6  # the score of a pair on which one side alone raises: above every other
+# Score of a pair on which only one side raises: above that of every other pair.
+ONE_SIDE_RAISED_SCORE = 1e6
 QUICK_FEATURES = 14  # features that the first rounds read
 
 
@@ -127,7 +128,7 @@ def audit_domain(
 
 
 def _thinned(pairs: Sequence[Pair], rng: np.random.Generator) -> list[Pair]:
-    """Pairs far apart, spread over kinds of data sets, and some at random."""
+    """At most ``MOST_PAIRS`` pairs: the most distant of each data set, and some at random."""
     if len(pairs) <= MOST_PAIRS:
         return list(pairs)
     far = _spread(pairs, FAR_PAIRS)
@@ -177,7 +178,7 @@ class Race:
         sampler = Sampler(self.mechanism, pair, self.seed, run=SEARCH_RUN)
         sides = [self._draw(sampler, side, number, index, size) for side in (0, 1)]
         if None in sides:
-            return -np.inf if sides[0] is sides[1] else RAISED
+            return -np.inf if sides[0] is sides[1] else ONE_SIDE_RAISED_SCORE
         first, second = alike(*(TrainingDraws(d.values, d.about) for d in sides if d is not None))
         if number < len(ROUNDS) - 1:
             return self._quick(first, second)

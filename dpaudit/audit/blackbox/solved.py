@@ -12,9 +12,9 @@ one-to-one, a z alone gives at most p(y); the terms (p - e^epsilon q)_+ of sever
 q add up to at most that of their sum.  Only a z' that is missed makes a bound wrong: g must be
 one-to-one, which is tested, and is an assumption.
 
-No z' is taken on trust: g is run on it.  Where g(z') is off y, by at most ``NEAR`` in noise, q is
-taken at the likeliest noise so near; where it is farther off, the trial's loss is 0, which shows
-nothing of any epsilon >= 0.
+Every z' is checked by running g on it.  If g(z') misses y by at most ``NOISE_TOLERANCE`` in noise,
+q is taken at the likeliest noise within that distance; if it misses by more, the trial's loss
+counts as 0, which is no evidence against any epsilon >= 0.
 """
 
 from __future__ import annotations
@@ -30,16 +30,23 @@ from dpaudit.audit.blackbox.draws import Array
 from dpaudit.audit.blackbox.recorded import NORMAL, Law, Layout
 from dpaudit.curator.proposal import FARTHEST, NoLikelihood
 
-NEAR = 1e-6  # farthest that solved noise may be off, in standard noise
-FLOATING = 1e-12  # of an output, more than its rounding
-ROUNDED = 1e-9  # of noise, more than its rounding
+# Standard deviations of noise by which a solution may be off and still be accepted.
+NOISE_TOLERANCE = 1e-6
+OUTPUT_ROUNDING = 1e-12  # Relative rounding error allowed to an output.
+# Relative margin for rounding of solved noise and of its log ratios; losses are lowered by it.
+RATIO_ROUNDING = 1e-9
 DEAD, DEPENDENT = 1e-12, 1e-9  # slopes beside the outputs' size, and beside the largest slope
-WIDE = (1.0, 2.0, 4.0)  # standard deviations of the noise that maps are fitted on
-EXAMPLES = 200
+# Standard deviations of the noise on which the maps are fitted.
+FITTED_DEVIATIONS = (1.0, 2.0, 4.0)
+FITTED_EXAMPLES = 200  # Noise vectors on which the maps are fitted, at the least.
 MOST_AFFINE, MOST_MONOTONE = 500, 32  # numbers of noise a trial
-GRID = np.array([-8, -6.5, -5, -4, -3, -2.3, -1.6, -1, -0.5, 0, 0.5, 1, 1.6, 2.3, 3, 4, 5, 6.5, 8])
+# Noise values at which a monotone output is tabulated before its root is bracketed.
+NOISE_GRID = np.array(
+    [-8, -6.5, -5, -4, -3, -2.3, -1.6, -1, -0.5, 0, 0.5, 1, 1.6, 2.3, 3, 4, 5, 6.5, 8]
+)
 STEP, SMALL_STEP = 1e-4, 1e-6  # of numerical slopes, in standard normal noise
-ALIKE = 1e-3  # most by which the slopes of both steps may differ
+# Largest relative difference of an output's slopes at the two step sizes, if it is smooth.
+SLOPE_AGREEMENT = 1e-3
 ROUNDED_OUTPUT = (
     "most outputs do not move when the noise does, as where they are rounded: they are not "
     "one-to-one in it"
@@ -69,10 +76,10 @@ class Solved:
 
     @property
     def losses(self) -> Array:
-        """Rounded down; 0 where nothing is sure."""
+        """Privacy loss of each trial, rounded down; 0 if the solution was not confirmed."""
         ratios = self.ratios.clip(-FARTHEST, FARTHEST)
         losses = ratios.sum(axis=1) + self.volume
-        losses -= ROUNDED * (1 + np.abs(self.volume) + np.abs(ratios).sum(axis=1))
+        losses -= RATIO_ROUNDING * (1 + np.abs(self.volume) + np.abs(ratios).sum(axis=1))
         return np.where(self.sure & np.isfinite(losses), losses, 0.0)
 
 
@@ -92,9 +99,11 @@ def solver_of(layout: Layout, run: Run, rng: np.random.Generator, *, affine: boo
     kind, most = (Affine, MOST_AFFINE) if affine else (Monotone, MOST_MONOTONE)
     if numbers > most:
         raise NoLikelihood(f"a trial draws {numbers} numbers; at most {most} are {kind.solved}")
-    shape = max(EXAMPLES, 2 * numbers + 2), numbers
+    shape = max(FITTED_EXAMPLES, 2 * numbers + 2), numbers
     plain = rng.standard_normal(shape)
-    solver = kind(layout, run, rng.choice(WIDE, (len(plain), 1)) * rng.standard_normal(shape))
+    solver = kind(
+        layout, run, rng.choice(FITTED_DEVIATIONS, (len(plain), 1)) * rng.standard_normal(shape)
+    )
     for side in (0, 1):
         if np.mean(solver.solve(side, plain).sure) < 0.5:
             raise NoLikelihood(UNSOLVED)
@@ -102,7 +111,7 @@ def solver_of(layout: Layout, run: Run, rng: np.random.Generator, *, affine: boo
 
 
 def _likeliest(laws: list[Law], noise: Array, off: Array) -> Array:
-    """Largest log densities of noise at most ``off`` away: each law is unimodal."""
+    """Largest log density within distance ``off`` of each noise value; each law is unimodal."""
     densities = []
     for k, law in enumerate(laws):
         away = noise[:, k] - law.mode
@@ -118,9 +127,13 @@ def _finite(values: Array) -> Array:
 
 
 def confirmed(off: Array, slopes: Array, outputs: Array) -> Array:
-    """Where outputs that are ``off`` are those sought: by at most NEAR of what noise moves them."""
+    """Whether each trial's outputs are reached: off by at most ``NOISE_TOLERANCE`` of noise."""
     with np.errstate(invalid="ignore"):
-        return np.asarray((np.abs(off) <= NEAR * slopes + FLOATING * np.abs(outputs)).all(axis=1))
+        return np.asarray(
+            (np.abs(off) <= NOISE_TOLERANCE * slopes + OUTPUT_ROUNDING * np.abs(outputs)).all(
+                axis=1
+            )
+        )
 
 
 class Affine:
@@ -172,7 +185,7 @@ class Affine:
         solved[:, self.live] = (outputs - start) @ self.inverses[other]
         off = self.run(other, solved) - outputs
         sure = confirmed(off, np.abs(slopes).sum(axis=0), outputs)
-        room = ROUNDED * (1 + np.abs(solved))
+        room = RATIO_ROUNDING * (1 + np.abs(solved))
         room[:, self.live] += 2 * np.abs(np.nan_to_num(off)) @ np.abs(self.inverses[other])
         room[:, ~self.live] = 0
         laws = self.layout.laws
@@ -184,7 +197,7 @@ class Affine:
 class Monotone:
     """Outputs each of which adds one number of noise to those before it, and is monotone in it.
 
-    All is in normal scores of the noise, whose density is the standard normal one.
+    Noise is given as normal scores, whose density is the standard normal one.
     """
 
     words = "monotone, one number of noise after another"
@@ -247,13 +260,13 @@ class Monotone:
         if (other_slopes * np.stack(signs, axis=1) < 0).any():
             raise NoLikelihood(NOT_MONOTONE)
         sure = confirmed(off, np.abs(slopes).sum(axis=2), outputs)
-        sure &= (np.maximum(apart, apart_there) <= ALIKE).all(axis=1)
+        sure &= (np.maximum(apart, apart_there) <= SLOPE_AGREEMENT).all(axis=1)
         places = [j for _, j in self.order]
         square = np.where(sure[:, None, None], slopes[:, places], np.eye(len(places)))
         away = np.linalg.solve(square, off[:, places, None])[..., 0]
         room = np.zeros(scores.shape)
         numbers = [k for k, _ in self.order]
-        room[:, numbers] = 2 * np.abs(away) + ROUNDED * (1 + np.abs(solved[:, numbers]))
+        room[:, numbers] = 2 * np.abs(away) + RATIO_ROUNDING * (1 + np.abs(solved[:, numbers]))
         laws = [NORMAL] * scores.shape[1]
         ratios = _likeliest(laws, scores, 0 * scores) - _likeliest(laws, solved, room)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -268,7 +281,7 @@ class Monotone:
         Errors: NoLikelihood where it grows and falls.
         """
         grid = []
-        for value in GRID:
+        for value in NOISE_GRID:
             scores[:, k] = value
             grid.append(self.outputs(side, scores)[:, j])
         heights = np.stack(grid)
@@ -276,8 +289,8 @@ class Monotone:
         if (rises & falls).any():
             raise NoLikelihood(NOT_MONOTONE)
         sign = np.where(falls, -1.0, 1.0)
-        place = np.sum(sign * heights < sign * sought, axis=0).clip(1, len(GRID) - 1)
-        low, high = GRID[place - 1], GRID[place]
+        place = np.sum(sign * heights < sign * sought, axis=0).clip(1, len(NOISE_GRID) - 1)
+        low, high = NOISE_GRID[place - 1], NOISE_GRID[place]
         trials = np.arange(len(scores))
 
         def height(value: Array, trial: Array) -> Array:

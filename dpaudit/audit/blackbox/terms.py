@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dpaudit.audit.blackbox.choice import candidates, scored_candidates
 from dpaudit.audit.blackbox.claims import EventTest
-from dpaudit.audit.blackbox.divergence import SHARE, Divergence, divergence
+from dpaudit.audit.blackbox.divergence import DIVERGENCE_SHARE, Divergence, divergence
 from dpaudit.audit.blackbox.draws import TrainingDraws
 from dpaudit.audit.blackbox.events import OwnScore
 from dpaudit.audit.blackbox.evidence import Candidate, Edge
@@ -52,7 +52,7 @@ class Terms:
         self, first: TrainingDraws, second: TrainingDraws, pairs: int
     ) -> Divergence | None:
         """The test of means, where the claim bounds a divergence."""
-        error = self.refute_at * SHARE
+        error = self.refute_at * DIVERGENCE_SHARE
         return divergence(self.own_score, first, second, self.target, pairs, error)
 
     def candidates(

@@ -52,15 +52,15 @@ from dpaudit.errors import InvalidParameter
 FloatArray = npt.NDArray[np.float64]
 
 MAXIMUM_ORDER = 1e4  # Renyi orders above differ from infinite order by less than any audit shows
-_RATIO = 2.0  # ratio of the ranks around which tilts are placed
-_HALVINGS = 90  # enough for a float between 0 and 1
-_NEWTON = 60  # steps, of which each at least halves the distance
-_TABLED = 4_096  # trials up to which every rank's end is computed
+_RANK_RATIO = 2.0  # Ratio of consecutive ranks at which the tilts are tight.
+_RATE_BISECTIONS = 90  # Halvings that resolve a rate in (0, 1) to floating-point precision.
+_NEWTON_STEPS = 60  # Most Newton steps; each at least halves the distance to the root.
+_MAX_TABLED = 4_096  # Trials up to which the bound of every rank is computed once and kept.
 _ALL_RANKS = 48  # ranks at either end that are all computed
 _TAIL_RANKS = 400  # ranks of both tails, geometric
 _CENTRE_RANKS = 400  # ranks between the tails, evenly
-_ROUNDING = 1e-9  # nats that stand for rounding: ends move outward by it
-_ORDERS = 48  # orders that a bound on rho tries
+_ROUNDING_NATS = 1e-9  # Nats by which the bounds are moved outward, above the rounding error.
+_RENYI_ORDERS = 48  # Number of Renyi orders from which a bound on rho is taken.
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +137,7 @@ class Band:
 
         Errors: none.  Source: Bun and Steinke (2016), Definition 1.1.
         """
-        orders = np.concatenate([[1.0], 1 + np.geomspace(0.02, 200, _ORDERS)])
+        orders = np.concatenate([[1.0], 1 + np.geomspace(0.02, 200, _RENYI_ORDERS)])
         return float(np.max(_divergences(self.corners, orders) / orders)) * (1 - 1e-15)
 
     def tradeoff_upper(self, alpha: float | FloatArray) -> FloatArray:
@@ -195,7 +195,7 @@ def rates_upper(counts: npt.ArrayLike, trials: int, error: float) -> FloatArray:
     if hits.size and (hits.min() < 0 or hits.max() > trials):
         raise InvalidParameter(f"counts: expected 0 <= counts <= trials = {trials}")
     rate = _error_rate(error)
-    if trials <= _TABLED:
+    if trials <= _MAX_TABLED:
         return np.asarray(_table(int(trials), rate)[hits], dtype=np.float64)
     distinct, where = np.unique(hits, return_inverse=True)
     bounds = _crossings(distinct.astype(np.float64), int(trials), rate)
@@ -217,20 +217,20 @@ def _crossings(counts: FloatArray, trials: int, error: float) -> FloatArray:
     tilts = _tilts(trials, error)
     # log L; where the average ends if it never reaches L is rounded down.
     end = float(np.mean(np.exp(trials * np.log1p(-tilts)))) * (1 - 1e-9)
-    reach = math.log(end + (1 - end) / error) + _ROUNDING
+    reach = math.log(end + (1 - end) / error) + _ROUNDING_NATS
     inside = counts < trials
     hits, misses = counts[inside][:, None], (trials - counts[inside])[:, None]
     lost = hits * np.log1p(-tilts) - math.log(tilts.size)
     # log(exp(x) - 1) as x + log(1 - exp(-x)), also where exp(x) is too large.
     x = (reach - lost) / misses
     logit = np.min(x + np.log(-np.expm1(-x)) - np.log(tilts), axis=1)
-    for _ in range(_NEWTON):
+    for _ in range(_NEWTON_STEPS):
         value, slope = _log_average(logit, misses, lost, tilts)
         step = np.maximum(value - reach, 0.0) / slope
         logit = logit - step
         if np.all(step < 1e-12):
             break
-    while np.any(short := _log_average(logit, misses, lost, tilts)[0] < reach - _ROUNDING / 2):
+    while np.any(short := _log_average(logit, misses, lost, tilts)[0] < reach - _ROUNDING_NATS / 2):
         logit = np.where(short, logit + 1e-9, logit)
     upper = np.ones_like(counts)
     upper[inside] = np.minimum(expit(logit) * (1 + 4e-15 * (1 + np.abs(logit))), 1.0)
@@ -256,13 +256,13 @@ def _log_average(
 @lru_cache(maxsize=64)
 def _tilts(trials: int, error: float) -> FloatArray:
     """1 - theta for geometric ranks k: theta u = k / n where n KL(k/n, u) is what it takes."""
-    ranks = 0.25 * _RATIO ** np.arange(math.log2(2 * trials) + 1)
+    ranks = 0.25 * _RANK_RATIO ** np.arange(math.log2(2 * trials) + 1)
     ranks = ranks[ranks < trials / 2]
     ranks = np.concatenate([ranks, [trials / 2], trials - ranks[ranks >= 1][::-1]])
     shares = ranks / trials
     reach = math.log(ranks.size / error) / trials
     low, high = shares, np.ones_like(shares)
-    for _ in range(_HALVINGS):
+    for _ in range(_RATE_BISECTIONS):
         middle = low + (high - low) / 2
         passed = _divergence(shares, middle) > reach
         low, high = np.where(passed, low, middle), np.where(passed, middle, high)

@@ -42,15 +42,18 @@ from dpaudit.measures.region import SLACK, Region
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-STAKES = (0.5, 1.2, 3.0, 10.0)  # multiples of the stake that is best for the expected effect
-_WEIGHTS = (0.1, 0.78, 0.1, 0.02)  # share of the bettor's money on each stake
-# Rates that are bet on where none is expected.
-_BROAD = (0.003, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 0.9)
-_FULL = 0.99  # share of the money that a bet may lose
+# Multiples of the stake that is best for the expected effect; all are bet.
+STAKE_MULTIPLES = (0.5, 1.2, 3.0, 10.0)
+# Shares of the wealth bet at each multiple; most at the one that is about optimal.
+_STAKE_WEIGHTS = (0.1, 0.78, 0.1, 0.02)
+# Event rates that are bet on if no rate is expected.
+_BROAD_RATES = (0.003, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 0.9)
+_MAX_STAKE = 0.99  # Largest share of the wealth that one bet may lose.
 _EVERY_PAIR = 4_096  # pairs up to which the wealth is looked at after each
-_WINDOW = 1e-4  # relative width around a rate on which the bound is a line
-_SAMPLES = 33  # points of that width that are looked at
-_BATCH = 65_536  # gains at a time: 64 Ki numbers fit the cache
+# Relative half-width of the window around a rate on which the supporting line is sampled.
+_LINE_WINDOW = 1e-4
+_LINE_SAMPLES = 33  # Rates in that window at which the region's edge is evaluated.
+_DRAWS_PER_BATCH = 65_536  # Draws processed at once: 64 Ki numbers fit into the processor's cache.
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +175,7 @@ def bets_against(
     """
     if expected is not None and not all(0 <= rate <= 1 for rate in expected):
         raise InvalidParameter(f"expected = {expected}: expected two rates in [0, 1]")
-    rates = [expected] if expected is not None else [(0.0, q) for q in _BROAD]
+    rates = [expected] if expected is not None else [(0.0, q) for q in _BROAD_RATES]
     if not regions or len(regions) != len(parameters):
         raise InvalidParameter("bets: expected at least one region and a parameter for each")
     if not 1 <= pairs <= MAXIMUM_TRIALS:
@@ -180,7 +183,9 @@ def bets_against(
     reach = 2 * math.log(1 / _error_rate(error)) / pairs
     rows = [[_line_bets(region, *rate, reach) for rate in rates] for region in regions]
     centre, second, slope, stake = np.moveaxis(np.array(rows), 2, 0).reshape(4, len(regions), -1)
-    weights = np.tile(np.array(_WEIGHTS) / (sum(_WEIGHTS) * len(rates)), (len(regions), len(rates)))
+    weights = np.tile(
+        np.array(_STAKE_WEIGHTS) / (sum(_STAKE_WEIGHTS) * len(rates)), (len(regions), len(rates))
+    )
     return Bets(tuple(map(float, parameters)), centre, second, slope, stake, weights)
 
 
@@ -222,8 +227,8 @@ def play_values(
     """
     gains, losses = (_values(side) for side in (first, second))
     _resumes(bets, tally.bets, gains.size, losses.size)
-    for start in range(0, gains.size, _BATCH):
-        batch = slice(start, start + _BATCH)
+    for start in range(0, gains.size, _DRAWS_PER_BATCH):
+        batch = slice(start, start + _DRAWS_PER_BATCH)
         tally = _further(bets, tally, gains[batch], losses[batch])
     return tally
 
@@ -285,15 +290,15 @@ def supporting_line(region: Region, q: float) -> tuple[float, float]:
     """
     if not 0 < q < 1:
         raise InvalidParameter(f"rate = {q!r}: expected in (0, 1)")
-    width = _WINDOW * min(q, 1 - q)
-    samples = np.linspace(q - width, q + width, _SAMPLES)
+    width = _LINE_WINDOW * min(q, 1 - q)
+    samples = np.linspace(q - width, q + width, _LINE_SAMPLES)
     edge = np.asarray(region.largest(samples), dtype=np.float64)
     left, right = float(edge[0]), float(edge[-1])
     run = float(samples[-1] - samples[0])
     tilt = 2 * SLACK * right * (1 if q < 0.5 else -1)
     slope = max(0.0, right - left + tilt) / run
     inside = float(np.max(edge[1:] - slope * samples[:-1]))
-    intercept = inside + 4 * SLACK / _WINDOW * right + 1e-14 * (1 + slope * q)
+    intercept = inside + 4 * SLACK / _LINE_WINDOW * right + 1e-14 * (1 + slope * q)
     return slope, intercept
 
 
@@ -303,8 +308,8 @@ def _line_bets(region: Region, p: float, q: float, reach: float) -> FloatArray:
     slope, intercept = supporting_line(region, centre)
     top = intercept + slope * centre
     spread = min(top, 0.5) * (1 - min(top, 0.5)) + slope**2 * centre * (1 - centre)
-    stakes = np.array(STAKES) * math.sqrt(reach / spread)
-    stakes = np.minimum(stakes, _FULL / max(top, slope * (1 - centre)))
+    stakes = np.array(STAKE_MULTIPLES) * math.sqrt(reach / spread)
+    stakes = np.minimum(stakes, _MAX_STAKE / max(top, slope * (1 - centre)))
     return np.stack([np.broadcast_to(v, stakes.shape) for v in (top, centre, slope, stakes)])
 
 

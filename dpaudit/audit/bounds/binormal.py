@@ -26,10 +26,13 @@ from dpaudit.audit.bounds.thresholds import at_most, candidates
 from dpaudit.measures.region import FloatArray
 
 FEWEST_THRESHOLDS = 16  # of a fitted curve; fewer fit any
-MISFIT = 9.0  # nats: a binormal curve that is farther from some count is not used
-_CAUTION = 0.1  # nats by which observed rates are moved towards no finding
-_SLOPES = (0.3, 3.0)  # ratios of deviations between which the fit is kept
-_POINTS = np.linspace(6.0, -6.0, 241)
+# Nats between an observed count and the binormal curve beyond which the curve is not used.
+MAX_MISFIT = 9.0
+# Nats by which observed rates are moved against a finding before an event is chosen.
+_CAUTION_NATS = 0.1
+_SLOPE_RANGE = (0.3, 3.0)  # Smallest and largest ratio of standard deviations that a fit may have.
+# Normal quantiles at which the smoothed tails are tabulated.
+_TAIL_QUANTILES = np.linspace(6.0, -6.0, 241)
 _IN_CELL, _MOST_CELLS = 100, 200  # scores in a cell of the fit; cells at most
 
 
@@ -52,10 +55,10 @@ def choose_smoothed(training: TrainingScores, sizes: Sizes, error: float, needed
         return choose_trained(training, sizes, error, needed)
     p, q = _smoothed(rates, others, alternative.size, null.size)
     distance = alternative.size * kl(rates, p) + null.size * kl(others, q)
-    if not float(np.max(distance)) < MISFIT:
+    if not float(np.max(distance)) < MAX_MISFIT:
         return choose_trained(training, sizes, error, needed)
-    p = 1 - _likely_upper(1 - p, _CAUTION / alternative.size)
-    q = _likely_upper(q, _CAUTION / null.size)
+    p = 1 - _likely_upper(1 - p, _CAUTION_NATS / alternative.size)
+    q = _likely_upper(q, _CAUTION_NATS / null.size)
     return _best(thresholds, p, q, predicted_lower(p, q, sizes, error, needed))
 
 
@@ -73,9 +76,11 @@ def smoothed_tails(first: FloatArray, second: FloatArray) -> Tails:
     sizes = sides[0].size, sides[1].size
     if cuts.size >= FEWEST_THRESHOLDS:
         p, q = _smoothed(rates, others, *sizes)
-        if float(np.max(sizes[0] * kl(rates, p) + sizes[1] * kl(others, q))) < MISFIT:
+        if float(np.max(sizes[0] * kl(rates, p) + sizes[1] * kl(others, q))) < MAX_MISFIT:
             slope, shift = _line(rates, others, *sizes)
-            return Tails(-_POINTS, ndtr(_POINTS), ndtr(shift + slope * _POINTS))
+            return Tails(
+                -_TAIL_QUANTILES, ndtr(_TAIL_QUANTILES), ndtr(shift + slope * _TAIL_QUANTILES)
+            )
     return Tails(cuts, *(_rates_above(side, cuts) for side in sides))
 
 
@@ -108,7 +113,7 @@ def _line(
     centre, other_centre = float(weights @ x), float(weights @ y)
     spread = float(weights @ (x - centre) ** 2)
     slope = float(weights @ ((x - centre) * (y - other_centre))) / max(spread, 1e-12)
-    slope = min(max(slope, _SLOPES[0]), _SLOPES[1])
+    slope = min(max(slope, _SLOPE_RANGE[0]), _SLOPE_RANGE[1])
     return slope, other_centre - slope * centre
 
 

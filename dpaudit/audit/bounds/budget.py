@@ -18,7 +18,8 @@ from typing import SupportsIndex
 from dpaudit.errors import BudgetExceeded, InvalidParameter
 from dpaudit.exact import exact
 
-SMALLEST = Fraction(1, 10**90)
+# The smallest failure probability that a budget, or one part of it, may have.
+SMALLEST_BUDGET = Fraction(1, 10**90)
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class ErrorBudget:
 
     def __init__(self, total: float | Fraction, owner: str = "audit") -> None:
         amount = Fraction(exact(total, "error budget"))
-        if not SMALLEST <= amount < 1:
+        if not SMALLEST_BUDGET <= amount < 1:
             raise InvalidParameter(f"error budget = {total!r}: expected in [1e-90, 1)")
         self._total, self._taken = amount, Fraction(0)
         self._entries: list[Spent] = []
@@ -99,7 +100,7 @@ class ErrorBudget:
             raise InvalidParameter("weights: expected a positive number for each of the names")
         remaining, total_share = self._total - self._taken, sum(shares)
         parts = [remaining * share / total_share for share in shares]
-        if min(parts) < SMALLEST:
+        if min(parts) < SMALLEST_BUDGET:
             raise BudgetExceeded(f"error budget of {self.owner}: too little left for {what[0]}")
         for amount, name in zip(parts, what, strict=True):
             self._take(amount, name)

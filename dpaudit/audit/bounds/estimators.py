@@ -33,7 +33,8 @@ MAXIMUM_TRIALS = 10**9  # counts that incomplete beta functions in floats take
 MINIMUM_ERROR = 1e-100  # the smallest error rate: quantiles of smaller ones are no floats
 TRAINING_ERROR = 0.16  # one-sided error at which a training rate is guessed: one standard deviation
 MAXIMUM_MU = 1e6  # far above any mu that counts can show
-_PRECISIONS = (128, 512, 4_096)  # bits of Arb, tried in turn
+# Bits of ball arithmetic, raised until the comparison is decided.
+_ARB_PRECISIONS = (128, 512, 4_096)
 
 
 @dataclass(frozen=True, eq=False)
@@ -388,7 +389,7 @@ def _gaussian_exceeds(mu: Any, delta: Any, epsilon: float) -> bool:
     """Whether Arb proves that the Gaussian profile of ``mu`` at ``epsilon`` is >= ``delta``."""
     from flint import arb, ctx
 
-    for precision in _PRECISIONS:
+    for precision in _ARB_PRECISIONS:
         with ctx.workprec(precision):
             excess = _gaussian_profile(arb(mu), arb(epsilon)) - arb(delta)
             if excess >= 0 or excess < 0:

@@ -22,17 +22,21 @@ from dpaudit.measures.region import SLACK, FloatArray, Region
 
 IntArray = npt.NDArray[np.int64]
 
-_CHUNK = 500_000  # numbers of a block: 4 MB
-_NODES = 49  # places along an arc of rates
-_SEARCH = np.linspace(0.0, 1.0, 9)
-_ZOOMS = 7  # zooms of a search for a peak
+_BLOCK_NUMBERS = 500_000  # Floats of one block, 4 MB.
+_ARC_NODES = 49  # Points along an arc of rates from which the peak search starts.
+# Relative positions in an interval at which a peak search evaluates the function.
+_PEAK_GRID = np.linspace(0.0, 1.0, 9)
+_PEAK_ZOOMS = 7  # Rounds of a peak search; each narrows the interval to a quarter.
 _FINE_ZOOMS = 18  # the same, of the final search
-_NEWTON = 14  # Newton steps for the end of a likelihood ball
-_ROUNDS = 14  # halvings of a line
-CAUTION = 0.25  # counts added to each total: rates stay inside of 0 and 1
-_NEAR = 1e-9  # relative distance on either side of a corner
-_BUDGET = 4_000  # pieces of a curve before the bound stays as it is
-_SMOOTH = 1e-6  # rates below are not smoothed: the approximation is bad there
+_NEWTON_STEPS = 14  # Newton steps for the end of a likelihood ball.
+_REFINEMENTS = 14  # Rounds in which the pieces of the edge that matter are halved.
+# Counts added to each total so that estimated rates stay strictly between 0 and 1.
+PSEUDO_COUNTS = 0.25
+# Relative distance from a corner of the region at which grid points are added.
+_CORNER_DISTANCE = 1e-9
+# Pieces of the edge that are evaluated before the bound is returned as it stands.
+_MAX_PIECES = 4_000
+_LEAST_SMOOTH = 1e-6  # Probability below which the curvature bound is not used: it is loose there.
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class Extreme:
         of the binomial coefficients err by less than 8 units of trials x log(trials).
         """
         width = self.first.size + int(min(self.first[-1], self.trials.total) - self.first[0]) + 2
-        step = max(1, _CHUNK // width)
+        step = max(1, _BLOCK_NUMBERS // width)
         parts = [self._chunk(p[k : k + step], q[k : k + step]) for k in range(0, p.size, step)]
         most = max(self.trials.total, self.trials.other)
         room = 1 + 1e-10 + 2.0**-49 * most * math.log(most + 1)
@@ -86,8 +90,8 @@ class Extreme:
 
 def half_deviance(trials: Trials, region: Region) -> float:
     """Half the likelihood ratio of the counts, rounded down; 0 if the claim allows their rates."""
-    total, other = trials.total + CAUTION, trials.other + CAUTION
-    hit, other_hit = trials.hits / total, (trials.other_hits + CAUTION) / other
+    total, other = trials.total + PSEUDO_COUNTS, trials.other + PSEUDO_COUNTS
+    hit, other_hit = trials.hits / total, (trials.other_hits + PSEUDO_COUNTS) / other
     if hit <= float(region.largest(np.array([other_hit]))[0]):
         return 0.0
 
@@ -139,13 +143,13 @@ def supremum_upper(extreme: Extreme, region: Region, low: float, high: float) ->
     grid = _grid(extreme.trials, region, low, high, _spacing(guess))
     left, right = grid[:-1], grid[1:]
     done, spent, largest = 0.0, 0, guess
-    for _ in range(_ROUNDS):
+    for _ in range(_REFINEMENTS):
         value, upper = _between(extreme, region, left, right, guess)
         largest, spent = max(largest, float(value.max())), spent + left.size
         open_ = upper > largest * (1 + _tolerance(largest))
         done = max(done, float(upper[~open_].max(initial=0.0)))
         left, right, upper = left[open_], right[open_], upper[open_]
-        if left.size == 0 or spent > _BUDGET:
+        if left.size == 0 or spent > _MAX_PIECES:
             break
         middle = left + (right - left) / 2
         left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
@@ -168,7 +172,7 @@ def _between(
     """Largest value at the ends, and an upper bound over each interval [left, right]."""
     start, stop = _line(region, left, right)
     ends = np.stack([start, stop, left, right])
-    smooth = (ends.min(axis=0) > 0) & (ends.max(axis=0) < 1) & (guess > _SMOOTH)
+    smooth = (ends.min(axis=0) > 0) & (ends.max(axis=0) < 1) & (guess > _LEAST_SMOOTH)
     value, upper = np.zeros(left.size), np.ones(left.size)
     if smooth.any():
         value[smooth], upper[smooth] = _curved(extreme, *ends[:, smooth])
@@ -215,7 +219,7 @@ def _line(region: Region, left: FloatArray, right: FloatArray) -> tuple[FloatArr
 def _spacing(guess: float) -> float:
     """Width of an interval, in standard deviations, at which a bound meets its tolerance."""
     room = 0.9 * _tolerance(guess)
-    if guess > _SMOOTH:
+    if guess > _LEAST_SMOOTH:
         return math.sqrt(room * math.sqrt(guess) * 8 / math.sqrt(2))
     return room / max(2.0, -float(ndtri(max(guess, 1e-300))))
 
@@ -233,10 +237,14 @@ def _grid(trials: Trials, region: Region, low: float, high: float, width: float)
     steps = [2 * math.sqrt(count) * np.diff(np.arcsin(np.sqrt(rate)))
              for count, rate in ((trials.total, p), (trials.other, q))]  # fmt: skip
     travelled = np.concatenate([[0.0], np.cumsum(np.hypot(*steps))])
-    pieces = min(max(math.ceil(travelled[-1] / width), 8), _BUDGET // 2)
+    pieces = min(max(math.ceil(travelled[-1] / width), 8), _MAX_PIECES // 2)
     grid = np.interp(np.linspace(0, travelled[-1], pieces + 1), travelled, q)
     grid[0], grid[-1] = low, high
-    edges = [corner * side for corner in region.corners for side in (1 - _NEAR, 1 + _NEAR)]
+    edges = [
+        corner * side
+        for corner in region.corners
+        for side in (1 - _CORNER_DISTANCE, 1 + _CORNER_DISTANCE)
+    ]
     return np.unique(np.concatenate([grid, [edge for edge in edges if low < edge < high]]))
 
 
@@ -249,8 +257,8 @@ def _between_arcs(low: float, high: float, count: int) -> FloatArray:
 
 def _first(trials: Trials, region: Region, cost: float, counts: IntArray) -> IntArray:
     """For each count y, at most the smallest x of half deviance ``cost``; total + 1 if none."""
-    total, other = trials.total + CAUTION, trials.other + CAUTION
-    rates = np.asarray((counts + CAUTION) / other, dtype=np.float64)
+    total, other = trials.total + PSEUDO_COUNTS, trials.other + PSEUDO_COUNTS
+    rates = np.asarray((counts + PSEUDO_COUNTS) / other, dtype=np.float64)
     room = max(0.0, cost - _noise(trials))
     farthest = np.minimum(rates + reach(rates, np.full(rates.size, room / other)), 1.0)
 
@@ -262,8 +270,10 @@ def _first(trials: Trials, region: Region, cost: float, counts: IntArray) -> Int
         )
 
     arcs = np.sqrt(counts)
-    nodes = np.unique(np.searchsorted(arcs, np.linspace(arcs[0], arcs[-1], _NODES)))
-    best = _peak(lambda q: limit(q, rates[nodes][:, None]), rates[nodes], farthest[nodes], _ZOOMS)
+    nodes = np.unique(np.searchsorted(arcs, np.linspace(arcs[0], arcs[-1], _ARC_NODES)))
+    best = _peak(
+        lambda q: limit(q, rates[nodes][:, None]), rates[nodes], farthest[nodes], _PEAK_ZOOMS
+    )
     span = np.maximum(farthest[nodes] - rates[nodes], 1e-300)
     share = np.interp(arcs, arcs[nodes], (best - rates[nodes]) / span)
     q = rates + share * (farthest - rates)
@@ -278,12 +288,12 @@ def _peak(
 ) -> FloatArray:
     """Where concave functions, one a row, are about largest in [low, high]."""
     for _ in range(zooms):
-        points = low[:, None] + (high - low)[:, None] * _SEARCH
+        points = low[:, None] + (high - low)[:, None] * _PEAK_GRID
         best = np.argmax(value(points), axis=1)
         rows = np.arange(low.size)
         low = points[rows, np.maximum(best - 1, 0)]
-        high = points[rows, np.minimum(best + 1, _SEARCH.size - 1)]
-    points = low[:, None] + (high - low)[:, None] * _SEARCH
+        high = points[rows, np.minimum(best + 1, _PEAK_GRID.size - 1)]
+    points = low[:, None] + (high - low)[:, None] * _PEAK_GRID
     return np.asarray(points[np.arange(low.size), np.argmax(value(points), axis=1)])
 
 
@@ -293,7 +303,7 @@ def _kl_upper(rate: FloatArray, room: FloatArray) -> FloatArray:
         certain = -np.log(rate) < room * (1 - 1e-12)
         low, high = rate, np.minimum(rate + reach(rate, room), 1.0)
         point = np.minimum(high, 1 - 2.0**-53)
-        for _ in range(_NEWTON):
+        for _ in range(_NEWTON_STEPS):
             excess = kl(point, rate) - room
             low, high = np.where(excess <= 0, point, low), np.where(excess > 0, point, high)
             slope = np.log(point) - np.log(rate) + np.log1p(-rate) - np.log1p(-point)

@@ -29,13 +29,14 @@ BoolArray = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]
 
 PILOT_SHARE, PILOT_LABELS, MOST_PILOT = 0.05, 100, 0.2
-_KNOTS = (0.8, 1.5, 2.2)  # standard deviations where the fitted odds bend
-# Inverse variances of the intercept, the slope (mean 1) and its changes at the knots.
-_PRECISION = np.array([1e-3, 0.05, *[4.0] * (2 * len(_KNOTS))])
-_CAUTION = 0.5  # standard errors by which a record's mean is moved towards no finding
-_STAGES = 3  # rounds of the search for the number of guesses
-_GROWTH = 1.3  # ratio of the numbers of guesses that are tried
-_STEP = 0.01  # epsilon: how near the bound is found
+# Standardised scores at which the piecewise linear log odds may change slope.
+_ODDS_KNOTS = (0.8, 1.5, 2.2)
+# Inverse prior variances of the intercept, the slope (mean 1) and its changes at the knots.
+_PRIOR_PRECISION = np.array([1e-3, 0.05, *[4.0] * (2 * len(_ODDS_KNOTS))])
+_CAUTION_ERRORS = 0.5  # Standard errors by which a record's log odds are moved towards 0.
+_SEARCH_ROUNDS = 3  # Rounds in which labels are opened and the number of guesses is chosen again.
+_GUESSES_RATIO = 1.3  # Ratio of consecutive numbers of guesses that are tried.
+_EPSILON_STEP = 0.01  # Resolution in epsilon of the predicted bound.
 
 
 @dataclass(eq=False)
@@ -112,13 +113,13 @@ def learned_guesses(
     sealed.open(np.flatnonzero(rng.random(size) < share)[: size - 1])
     unopened = size - int(np.count_nonzero(sealed.opened))
     lot = rng.random(size)
-    for stage in range(_STAGES):
+    for stage in range(_SEARCH_ROUNDS):
         odds = _fit(ranks, *sealed.read())(ranks)
         places = np.flatnonzero(~sealed.opened)
         worth = np.abs(odds) + 1e-6 * np.abs(ranks)
         places = places[np.lexsort((lot[places], -worth[places]))]
         best = _best_number(np.abs(odds[places]), unopened, delta, error)
-        if stage == _STAGES - 1 or 8 * best > 3 * places.size:
+        if stage == _SEARCH_ROUNDS - 1 or 8 * best > 3 * places.size:
             break
         sealed.open(places[2 * best :])
     chosen = places[:best]
@@ -127,7 +128,7 @@ def learned_guesses(
 
 def _best_number(odds: FloatArray, canaries: int, delta: float, error: float) -> int:
     """The number of guesses, most certain first, with the largest bound at their expected count."""
-    steps = np.geomspace(1, odds.size, 2 + int(np.log(odds.size) / np.log(_GROWTH)))
+    steps = np.geomspace(1, odds.size, 2 + int(np.log(odds.size) / np.log(_GUESSES_RATIO)))
     numbers = np.unique(np.round(steps).astype(int))
     correct = np.floor(np.cumsum(expit(odds))[numbers - 1] + 1e-9).astype(int)
     test, best, bound = ChosenTest(canaries, delta, error), odds.size, 0.0
@@ -141,12 +142,12 @@ def _best_number(odds: FloatArray, canaries: int, delta: float, error: float) ->
 
 def _beyond(refutes: Callable[[float], bool], bound: float) -> float:
     """About the largest epsilon refuted, where that is clearly above ``bound``; else ``bound``."""
-    if not refutes(bound + _STEP):
+    if not refutes(bound + _EPSILON_STEP):
         return bound
-    low, high = bound + _STEP, bound + 2 * _STEP
+    low, high = bound + _EPSILON_STEP, bound + 2 * _EPSILON_STEP
     while refutes(high):
         low, high = high, bound + 2 * (high - bound)
-    while high - low > _STEP:
+    while high - low > _EPSILON_STEP:
         middle = (low + high) / 2
         low, high = (middle, high) if refutes(middle) else (low, middle)
     return low
@@ -155,7 +156,7 @@ def _beyond(refutes: Callable[[float], bool], bound: float) -> float:
 def _features(ranks: FloatArray) -> FloatArray:
     tails = [
         tail
-        for knot in _KNOTS
+        for knot in _ODDS_KNOTS
         for tail in (np.maximum(ranks - knot, 0), np.minimum(ranks + knot, 0))
     ]
     return np.stack([np.ones_like(ranks), ranks, *tails], axis=1)
@@ -169,8 +170,10 @@ def _fit(ranks: FloatArray, places: Places, labels: BoolArray) -> Callable[[Floa
     weights = prior.copy()
     for _ in range(40):
         chance = expit(features @ weights)
-        gradient = features.T @ (labels - chance) - _PRECISION * (weights - prior)
-        curvature = (features * (chance * (1 - chance))[:, None]).T @ features + np.diag(_PRECISION)
+        gradient = features.T @ (labels - chance) - _PRIOR_PRECISION * (weights - prior)
+        curvature = (features * (chance * (1 - chance))[:, None]).T @ features + np.diag(
+            _PRIOR_PRECISION
+        )
         step = np.linalg.solve(curvature, gradient)
         weights = weights + np.clip(step, -3, 3)
         if np.abs(step).max() < 1e-6:
@@ -181,6 +184,6 @@ def _fit(ranks: FloatArray, places: Places, labels: BoolArray) -> Callable[[Floa
         rows = _features(at)
         mean = rows @ weights
         deviation = np.sqrt(np.einsum("ij,jk,ik->i", rows, covariance, rows))
-        return np.sign(mean) * np.maximum(np.abs(mean) - _CAUTION * deviation, 0.0)
+        return np.sign(mean) * np.maximum(np.abs(mean) - _CAUTION_ERRORS * deviation, 0.0)
 
     return odds

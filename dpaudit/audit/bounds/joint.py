@@ -44,15 +44,16 @@ from dpaudit.audit.bounds.extremes import (
 from dpaudit.errors import InvalidParameter
 from dpaudit.measures.region import ApproxRegion, GaussianRegion, Region, zcdp_region
 
-TRIM = 1e-9  # error spent on counts that are left out of an exact sum
+DEFAULT_TRIM = 1e-9  # Failure probability spent on counts that are left out of the exact sum.
 _TRIM_SHARE = 0.005  # share of the error for them
-_FAR = 0.01  # a region whose bound is below this share of the trim is left out whole
+_NEGLIGIBLE_SHARE = 0.01  # A tail bounded by this share of the trim is left out whole.
 _LARGEST_EPSILON = 50.0  # the largest epsilon that is looked for
 _LARGEST_MU = 50.0  # the largest mu that is looked for
-_BISECTIONS = 50  # halvings of the search
-_SECANTS = 6  # secant steps before halving
-_CHECKS = 12  # points that are computed exactly
-_CLOSE = 3e-4  # relative width at which the search ends
+# Most halvings of the search for the last claim whose likelihood ratio reaches its level.
+_ORDER_BISECTIONS = 50
+_SECANT_STEPS = 6  # Secant steps before the search falls back to halving.
+_MAX_EXACT_POINTS = 12  # Parameters at which the exact supremum is computed; it is slow.
+_BOUND_RESOLUTION = 3e-4  # Relative width of the bracket at which the search stops.
 
 
 def region_p_value(
@@ -61,7 +62,7 @@ def region_p_value(
     other_hits: int,
     other_trials: int,
     region: Region,
-    trim: float = TRIM,
+    trim: float = DEFAULT_TRIM,
 ) -> float:
     """P-value of "p <= region.largest(q)": at most u with probability at most u, for every u.
 
@@ -83,14 +84,14 @@ def region_p_value(
         checked.false_positives,
         checked.trials_null,
     )
-    if tail_upper(half_deviance(observed, region)) <= _FAR * trim:
-        return trim * (1 + 2 * _FAR)
+    if tail_upper(half_deviance(observed, region)) <= _NEGLIGIBLE_SHARE * trim:
+        return trim * (1 + 2 * _NEGLIGIBLE_SHARE)
     cost = half_deviance(observed, region.reference)
     if cost == 0:
         return 1.0
     low, high = _interval(observed, trim)
     extreme = at_least(observed, region.reference, cost, low, high)
-    return min(1.0, (1 + _FAR) * trim + supremum_upper(extreme, region, low, high))
+    return min(1.0, (1 + _NEGLIGIBLE_SHARE) * trim + supremum_upper(extreme, region, low, high))
 
 
 def joint_epsilon_lower(counts: Counts, delta: float, error: float) -> float:
@@ -169,7 +170,7 @@ def _order(
     if strictest <= level:
         return 0.0, strictest
     reached, beyond = 0.0, largest
-    for _ in range(_BISECTIONS):
+    for _ in range(_ORDER_BISECTIONS):
         middle = (reached + beyond) / 2
         if half_deviance(seen, ranking(middle)) >= level:
             reached = middle
@@ -194,7 +195,7 @@ class _Ends:
 
     @property
     def narrow(self) -> bool:
-        return self.refused - self.accepted <= _CLOSE * self.accepted
+        return self.refused - self.accepted <= _BOUND_RESOLUTION * self.accepted
 
     def moved(self, point: float, gap: float, *, accepted: bool) -> _Ends:
         """With one end at ``point``."""
@@ -234,11 +235,11 @@ class _Search:
         """The largest parameter accepted: secants on quantiles inside a bracket that shrinks."""
         point, slope = self._secant(guess)
         ends, target = _Ends(self.largest), self._quantile(self.room * (1 - 2e-3))
-        for _ in range(_CHECKS):
+        for _ in range(_MAX_EXACT_POINTS):
             upper = supremum_upper(self.extreme, self.family(point), self.low, self.high)
             gap = target - self._quantile(upper)
             ends = ends.moved(point, gap, accepted=upper <= self.room)
-            if ends.narrow or (ends.accepted == point and gap <= _CLOSE * slope * point):
+            if ends.narrow or (ends.accepted == point and gap <= _BOUND_RESOLUTION * slope * point):
                 break
             point = ends.between(point + gap / slope)
         return ends.accepted
@@ -249,7 +250,7 @@ class _Search:
         points = [max(guess, 1e-3), 1.02 * max(guess, 1e-3)]
         gaps = [target - self._estimate(point) for point in points]
         slope = 0.0
-        for _ in range(_SECANTS):
+        for _ in range(_SECANT_STEPS):
             if points[-1] != points[-2] and gaps[-1] != gaps[-2]:
                 slope = (gaps[-2] - gaps[-1]) / (points[-1] - points[-2])
             if not slope > 0:  # values on a few points may jump from one to another

@@ -51,9 +51,10 @@ MAXIMUM_CANARIES = 10**7  # arrays of so many numbers take 80 MB
 MAXIMUM_EPSILON = 700.0  # exp(700) is near the largest float
 # Logs of ratios of up to 1e5 neighbouring probabilities are added, none beyond 700: their
 # rounding stays under 1e5 x 700 x 2^-52 < 2e-8; that of betainc was measured below 1e-10.
-_ROUNDING = 1e-7
-_SMALLEST = 1e-200  # chances below are replaced by this, upward
-_WINDOW = 40.0  # standard deviations of a binomial number: the mass beyond is below every float
+_ROUNDING_MARGIN = 1e-7
+_LEAST_TAIL = 1e-200  # Tail probabilities below this are replaced by it, which is conservative.
+# Standard deviations of a binomial; the mass beyond is below every positive float.
+_BINOMIAL_WINDOW = 40.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +195,7 @@ def _p_value(correct: int, guesses: int, slack: float, epsilon: float) -> float:
         return 1.0
     least, tail = _usable(correct, guesses, epsilon)
     if slack == 0:
-        return min(1.0, tail * (1 + _ROUNDING))
+        return min(1.0, tail * (1 + _ROUNDING_MARGIN))
     intervals = _intervals(least, guesses, epsilon, tail)
     return min(1.0, _cheapest(intervals, slack)[0] * (1 + 1e-12))
 
@@ -224,11 +225,13 @@ def _intervals(correct: int, guesses: int, epsilon: float, tail: float) -> _Inte
     """Costs and values of the intervals [j, guesses], j up to ``correct`` >= 1."""
     q = float(expit(epsilon))
     spread = math.sqrt(guesses * q * (1 - q))
-    bottom = max(1, min(correct, math.floor(guesses * q - _WINDOW * spread - _WINDOW)))
+    bottom = max(
+        1, min(correct, math.floor(guesses * q - _BINOMIAL_WINDOW * spread - _BINOMIAL_WINDOW))
+    )
     bottom = max(bottom, correct - 100_000)
     probability = _probabilities(bottom, correct, guesses, epsilon, tail)
     at_least = tail + np.concatenate([np.cumsum(probability[:-1][::-1])[::-1], [0.0]])
-    down, up = 1 - _ROUNDING, 1 + _ROUNDING
+    down, up = 1 - _ROUNDING_MARGIN, 1 + _ROUNDING_MARGIN
     places = np.arange(bottom, correct + 1)
     cost = places * probability / at_least * down
     value = np.minimum(1.0, tail / at_least * up)
@@ -257,13 +260,13 @@ def _probabilities(
 def _usable(correct: int, guesses: int, epsilon: float) -> tuple[int, float]:
     """P[W >= v] for v = ``correct``, or for the largest v below it where it is no underflow."""
     tail = _tail(correct, guesses, epsilon)
-    if tail >= _SMALLEST:
+    if tail >= _LEAST_TAIL:
         return correct, tail
     low, high = 0, correct
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (
-            (middle, high) if _tail(middle, guesses, epsilon) >= _SMALLEST else (low, middle)
+            (middle, high) if _tail(middle, guesses, epsilon) >= _LEAST_TAIL else (low, middle)
         )
     return low, _tail(low, guesses, epsilon)
 

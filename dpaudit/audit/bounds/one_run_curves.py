@@ -41,11 +41,15 @@ MAXIMUM_RHO = 1_250.0  # mu^2 / 2 of the largest mu
 MAXIMUM_DIVERGENCE = 700.0  # exp(700) is near the largest float
 MAXIMUM_MULTIPLE = 100.0  # of an account's privacy losses
 _MOST_PLANNED = 4_000  # guesses: the recursion takes time proportional to them
-# Every step of the recursion is taken down by more than its own rounding.
-_DOWN = 1 - 1e-12
-_EPSILONS: FloatArray = np.concatenate([[0.0], 0.01 * 1.06 ** np.arange(190)]).astype(np.float64)
-_ORDERS: FloatArray = 1 + 0.01 * np.power(1.3, np.arange(48.0))  # Renyi orders from 1.01 to 2,000
-_HALVINGS = 22  # of the search
+# Factor that lowers each step of the recursion by more than its own rounding error.
+_ROUND_DOWN = 1 - 1e-12
+# Epsilons at which a profile is tabulated: geometric, up to about 600.
+_PROFILE_EPSILONS: FloatArray = np.concatenate([[0.0], 0.01 * 1.06 ** np.arange(190)]).astype(
+    np.float64
+)
+# Renyi orders from 1.01 to 2,000.
+_RENYI_ORDERS: FloatArray = 1 + 0.01 * np.power(1.3, np.arange(48.0))
+_PARAMETER_BISECTIONS = 22  # Halvings of the search for the largest refuted parameter.
 
 
 def one_run_mu_p_value(correct: int, guesses: int, canaries: int, mu: float) -> float:
@@ -221,7 +225,7 @@ def zcdp_inverse(rho: float) -> Inverse:
     Source: Bun and Steinke (2016), Definition 1.1.
     """
     _inside(rho, MAXIMUM_RHO, "rho")
-    return _of_divergences(_ORDERS, np.asarray(rho * _ORDERS))
+    return _of_divergences(_RENYI_ORDERS, np.asarray(rho * _RENYI_ORDERS))
 
 
 def renyi_inverse(order: float, divergence: float) -> Inverse:
@@ -233,7 +237,7 @@ def renyi_inverse(order: float, divergence: float) -> Inverse:
     _inside(divergence, MAXIMUM_DIVERGENCE, "Renyi divergence")
     if not 1 < order <= 1e6:
         raise InvalidParameter(f"order = {order!r}: expected in (1, 1e6]")
-    orders: FloatArray = np.append(_ORDERS[order > _ORDERS], order)
+    orders: FloatArray = np.append(_RENYI_ORDERS[order > _RENYI_ORDERS], order)
     return _of_divergences(orders, np.full(orders.size, float(divergence), dtype=np.float64))
 
 
@@ -243,21 +247,21 @@ def _of_divergences(orders: FloatArray, divergences: FloatArray) -> Inverse:
     Source: Canonne, Kamath and Steinke (2020), Proposition 12.
     """
     a = orders[:, None]
-    excess = (a - 1) * (divergences[:, None] - _EPSILONS)
+    excess = (a - 1) * (divergences[:, None] - _PROFILE_EPSILONS)
     exponent = excess + a * np.log1p(-1 / a) - np.log(a - 1)
     least = np.min(exponent + 1e-14 * (1 + np.abs(excess) + a), axis=0)
-    return profile_inverse(_EPSILONS, np.minimum(1.0, np.exp(np.minimum(least, 0.0))))
+    return profile_inverse(_PROFILE_EPSILONS, np.minimum(1.0, np.exp(np.minimum(least, 0.0))))
 
 
 def _refuted(correct: int, guesses: int, canaries: int, inverse: Inverse, level: float) -> bool:
     """Whether R_correct = ``level`` leads to R_0 > 1: the recursion, rounded down."""
     reached, total = level, level
     for j in range(correct, 0, -1):
-        needed = canaries * inverse(((j - 1) * reached + total) / canaries * _DOWN)
-        reached = max(reached, (needed + total) / (guesses - j + 1) * _DOWN)
+        needed = canaries * inverse(((j - 1) * reached + total) / canaries * _ROUND_DOWN)
+        reached = max(reached, (needed + total) / (guesses - j + 1) * _ROUND_DOWN)
         if reached > 1:
             return True
-        total = (total + reached) * _DOWN
+        total = (total + reached) * _ROUND_DOWN
     return False
 
 
@@ -295,7 +299,7 @@ def _largest(
     low, high = 0.0, 1.0
     while high < top and refuted(high):
         low, high = high, min(2 * high, top)
-    for _ in range(_HALVINGS):
+    for _ in range(_PARAMETER_BISECTIONS):
         middle = (low + high) / 2
         low, high = (middle, high) if refuted(middle) else (low, middle)
     return low

@@ -24,11 +24,12 @@ from dpaudit.errors import InvalidParameter
 FloatArray = npt.NDArray[np.float64]
 Sides = tuple[FloatArray, FloatArray]
 
-BOLD = 1.2  # multiple of the best stake on the expected effect
-FULL = 0.95  # share of the money that a bet may lose
-# Seed by which scores are paired: fixed, so that a bound can be computed again.
-_PAIRING = 0x6470_6175
-_HALVINGS = 24  # of the search
+# Second stake that is tried, as a multiple of the one that is best for the expected effect.
+BOLD_STAKE = 1.2
+MAX_STAKE = 0.95  # Largest share of the wealth that one bet may lose.
+# Seed of the order in which scores are paired; fixed, so that bounds are reproducible.
+_PAIRING_SEED = 0x6470_6175
+_PARAMETER_BISECTIONS = 24  # Halvings of the search for the largest refuted parameter.
 
 
 def reach_of(training: TrainingScores, pairs: int, error: float) -> float:
@@ -42,7 +43,7 @@ def reach_of(training: TrainingScores, pairs: int, error: float) -> float:
 def paired(first: FloatArray, second: FloatArray) -> Sides:
     """Pairs of draws in an order that does not depend on them."""
     pairs = min(first.size, second.size)
-    shuffled = np.random.default_rng(_PAIRING).permutation
+    shuffled = np.random.default_rng(_PAIRING_SEED).permutation
     return shuffled(first)[:pairs], shuffled(second)[:pairs]
 
 
@@ -55,7 +56,7 @@ def peak(won: FloatArray, lost: FloatArray) -> float:
 def last_refuted(refuted: Callable[[float], bool], beyond: float) -> float:
     """The largest parameter found that is refuted, all smaller ones being so; 0 if none is."""
     low, high = 0.0, beyond if refuted(0.0) else 0.0
-    for _ in range(_HALVINGS if high else 0):
+    for _ in range(_PARAMETER_BISECTIONS if high else 0):
         middle = low + (high - low) / 2
         low, high = (middle, high) if refuted(middle) else (low, middle)
     return low

@@ -30,9 +30,10 @@ BoolArray = npt.NDArray[np.bool_]
 
 LARGEST_EPSILON = 50.0  # the largest epsilon that is looked for
 MAXIMUM_TRIALS = 10**9  # the most trials that are recommended
-_HALVINGS = 28  # enough for whole numbers up to 10^9, less one
-_SCALES = np.geomspace(0.1, 1e8, 64)
-_RATES = 64  # false-positive rates at which a limit is computed
+_BISECTIONS = 28  # Halvings of a search: enough for whole numbers below 2^28.
+# Multipliers tried in the search for the best weights of the events.
+_LAGRANGE_SCALES = np.geomspace(0.1, 1e8, 64)
+_GRID_RATES = 64  # False-positive rates at which the information limit is computed.
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def information_limit(tails: Tails, sizes: Sizes, delta: float, error: float) ->
     event = choose_declared(tails, sizes, error, epsilon_needed(delta)).predicted
     p, q = _masses(tails.rates), _masses(tails.other_rates)
     quantile, low, high = -float(ndtri(error)), 0.0, LARGEST_EPSILON
-    for _ in range(_HALVINGS):
+    for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         forward = _largest_quantile(p, q, middle, delta, sizes)
         backward = _largest_quantile(q, p, middle, delta, Sizes(sizes.other_trials, sizes.trials))
@@ -138,7 +139,7 @@ def smallest_epsilon(
     if not refuted.any():
         return math.inf
     low, high, q = low[refuted], high[refuted], q[refuted]
-    for _ in range(_HALVINGS):
+    for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         shown = _refutes(_edge(middle, delta, q), q, sizes, strict, claim)
         low, high = np.where(shown, low, middle), np.where(shown, middle, high)
@@ -158,7 +159,7 @@ def _edge(epsilon: FloatArray, delta: float, q: FloatArray) -> FloatArray:
 def _rates(sizes: Sizes) -> FloatArray:
     """Rates from a hundredth of one count to all but that, and between them even odds."""
     least = 0.01 / sizes.other_trials
-    tail = np.geomspace(least, 0.5, _RATES // 2)
+    tail = np.geomspace(least, 0.5, _GRID_RATES // 2)
     return np.concatenate([tail, 1 - tail[-2::-1]])
 
 
@@ -169,7 +170,7 @@ def _largest_quantile(
     growth = math.exp(epsilon)
     with np.errstate(divide="ignore", invalid="ignore"):
         slope = (p - growth * q) / (p + growth**2 * sizes.trials / sizes.other_trials * q)
-    weights = np.clip(_SCALES[:, None] * np.nan_to_num(slope), 0.0, 1.0)
+    weights = np.clip(_LAGRANGE_SCALES[:, None] * np.nan_to_num(slope), 0.0, 1.0)
     means, others = weights @ p, weights @ q
     squares, other_squares = weights**2 @ p, weights**2 @ q
     spread = np.maximum(squares - means**2, 0) / sizes.trials

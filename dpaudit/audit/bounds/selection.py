@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from dpaudit.audit.bounds.estimators import TrainingScores
-from dpaudit.audit.bounds.extremes import CAUTION, kl, reach
+from dpaudit.audit.bounds.extremes import PSEUDO_COUNTS, kl, reach
 from dpaudit.audit.bounds.thresholds import at_most, candidates
 from dpaudit.errors import InvalidParameter
 from dpaudit.measures.region import ApproxRegion, FloatArray
@@ -24,13 +24,13 @@ from dpaudit.measures.region import ApproxRegion, FloatArray
 Needed = Callable[[FloatArray, FloatArray], FloatArray]
 """The least parameter of a claim that allows event probabilities (p, q), elementwise."""
 
-# Nats by which observed rates are moved towards no finding before an event is chosen.
-SHRINKAGE = 1.5
+# Nats by which observed rates are moved against a finding before an event is chosen.
+SHRINKAGE_NATS = 1.5
 MASS_TOLERANCE = 1e-6  # how far a law's masses may be from adding up to 1
-# Shares of the null's mass at which thresholds are tried.
-_SHARES = (0.02, 0.08, 0.2, 0.35, 0.5, 0.65, 0.8, 0.92, 0.98)
-_GRID = 2_001  # points of a normal law
-_NEWTON = 10  # Newton steps for the end of a likelihood ball
+# Shares of the squared normal quantile spent on the first rate; the other rate gets the rest.
+_DEVIATION_SHARES = (0.02, 0.08, 0.2, 0.35, 0.5, 0.65, 0.8, 0.92, 0.98)
+_TAIL_POINTS = 2_001  # Points at which the tails of two normal distributions are tabulated.
+_NEWTON_STEPS = 10  # Newton steps for the end of a likelihood ball.
 
 
 @dataclass(frozen=True)
@@ -123,12 +123,14 @@ def predicted_lower(
     if not 0 < error < 0.5:
         raise InvalidParameter(f"error = {error!r}: expected in (0, 0.5)")
     budget = float(ndtri(error)) ** 2 / 2
-    missed = (sizes.trials * (1 - rates) + CAUTION) / (sizes.trials + CAUTION)
-    fired = (sizes.other_trials * other_rates + CAUTION) / (sizes.other_trials + CAUTION)
+    missed = (sizes.trials * (1 - rates) + PSEUDO_COUNTS) / (sizes.trials + PSEUDO_COUNTS)
+    fired = (sizes.other_trials * other_rates + PSEUDO_COUNTS) / (
+        sizes.other_trials + PSEUDO_COUNTS
+    )
     best = np.full(np.shape(rates), np.inf)
-    for share in _SHARES:
-        p = 1 - _likely_upper(missed, share * budget / (sizes.trials + CAUTION))
-        q = _likely_upper(fired, (1 - share) * budget / (sizes.other_trials + CAUTION))
+    for share in _DEVIATION_SHARES:
+        p = 1 - _likely_upper(missed, share * budget / (sizes.trials + PSEUDO_COUNTS))
+        q = _likely_upper(fired, (1 - share) * budget / (sizes.other_trials + PSEUDO_COUNTS))
         best = np.minimum(best, needed(p, q))
     return np.asarray(np.where(rates > other_rates, best, 0.0))
 
@@ -147,7 +149,7 @@ def choose_declared(tails: Tails, sizes: Sizes, error: float, needed: Needed) ->
 def choose_trained(training: TrainingScores, sizes: Sizes, error: float, needed: Needed) -> Event:
     """The event of the largest predicted bound, rates guessed from training and shrunk.
 
-    Each observed rate is moved towards no finding by a likelihood ball of ``SHRINKAGE`` (1.7
+    Each observed rate is moved towards no finding by a likelihood ball of ``SHRINKAGE_NATS`` (1.7
     standard errors), so that an empty tail does not promise a rate of zero.
     Errors: InvalidParameter for scores that are not TrainingScores, or a bad error rate.
     """
@@ -157,8 +159,8 @@ def choose_trained(training: TrainingScores, sizes: Sizes, error: float, needed:
     thresholds = candidates(alternative, null)
     rates = 1 - at_most(alternative, thresholds) / alternative.size
     other_rates = 1 - at_most(null, thresholds) / null.size
-    p = 1 - _likely_upper(1 - rates, SHRINKAGE / alternative.size)
-    q = _likely_upper(other_rates, SHRINKAGE / null.size)
+    p = 1 - _likely_upper(1 - rates, SHRINKAGE_NATS / alternative.size)
+    q = _likely_upper(other_rates, SHRINKAGE_NATS / null.size)
     return _best(thresholds, p, q, predicted_lower(p, q, sizes, error, needed))
 
 
@@ -169,7 +171,7 @@ def gaussian_tails(mu: float) -> Tails:
     """
     if not 0 < mu <= 100:
         raise InvalidParameter(f"mu = {mu!r}: expected a number in (0, 100]")
-    points = np.linspace(-9.0, mu + 9.0, _GRID)
+    points = np.linspace(-9.0, mu + 9.0, _TAIL_POINTS)
     return Tails(mu * points - mu**2 / 2, ndtr(mu - points), ndtr(-points))
 
 
@@ -209,7 +211,7 @@ def _likely_upper(rate: FloatArray, room: float) -> FloatArray:
         log = np.log(missed) + np.maximum(-room / missed - 1, -600.0)
         close = missed - np.sqrt(2 * large * missed * room)
         log = np.where(large >= 0.5, np.maximum(log, np.log(np.maximum(close, 1e-300))), log)
-        for _ in range(_NEWTON):
+        for _ in range(_NEWTON_STEPS):
             point = point - (kl(small, point) - room) * point * (1 - point) / (point - small)
             miss_rate = np.exp(log)
             slope = large * miss_rate / (1 - miss_rate) - missed

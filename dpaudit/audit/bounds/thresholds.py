@@ -11,8 +11,8 @@ FloatArray = npt.NDArray[np.float64]
 
 # Relative distance below which two scores are ties: rounding makes larger ones.
 TIE_TOLERANCE = 1e-9
-_CANDIDATES = 2_048  # thresholds up to which all are tried
-_RANKS = 600  # thresholds otherwise, at geometric ranks of either tail
+_MAX_ALL_TRIED = 2_048  # Thresholds up to which every one is tried.
+_TAIL_RANKS = 600  # Number of geometrically spaced ranks that are tried in each tail otherwise.
 
 
 def candidates(alternative: FloatArray, null: FloatArray) -> FloatArray:
@@ -29,7 +29,7 @@ def candidates(alternative: FloatArray, null: FloatArray) -> FloatArray:
     below, above = below[distinct], above[distinct]
     if below.size == 0:
         return scores[-1:]
-    if below.size > _CANDIDATES:
+    if below.size > _MAX_ALL_TRIED:
         useful = _tail_ranks(alternative, null, above)
         below, above = below[useful], above[useful]
     middle = below / 2 + above / 2
@@ -43,7 +43,9 @@ def at_most(ordered: FloatArray, thresholds: FloatArray) -> FloatArray:
 
 def _tail_ranks(alternative: FloatArray, null: FloatArray, above: FloatArray) -> Any:
     """Indices of gaps: those that leave k null scores above or k alternative ones below."""
-    ranks = np.unique(np.geomspace(1, max(alternative.size, null.size), _RANKS).astype(int)) - 1
+    ranks = (
+        np.unique(np.geomspace(1, max(alternative.size, null.size), _TAIL_RANKS).astype(int)) - 1
+    )
     highest_null = null[::-1][ranks[ranks < null.size]]
     lowest_alternative = alternative[ranks[ranks < alternative.size]]
     after_null = np.searchsorted(above, highest_null, "right")

@@ -27,8 +27,8 @@ import numpy as np
 
 from dpaudit.audit.bounds.estimators import TestScores, TrainingScores, _error_rate, _of_type
 from dpaudit.audit.bounds.paired_bets import (
-    BOLD,
-    FULL,
+    BOLD_STAKE,
+    MAX_STAKE,
     FloatArray,
     Sides,
     last_refuted,
@@ -56,15 +56,16 @@ Range = tuple[float, float]
 
 ORDERS = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 8.0, 16.0, 32.0)  # Renyi orders that a bound on rho tries
 MAXIMUM_ORDER = 1e4  # orders above differ from infinite order by less than any audit shows
-SCALES = (0.5, 1.0, 1.5)  # multiples of a witness's optimal slope
-# Shares of scores that are clipped at either end.
-_TAILS = ((0.0, 0.0), (1e-3, 1e-3), (1e-2, 1e-2), (1e-2, 0.0), (0.0, 1e-2))
-_TINY = 1e-300  # keeps logarithms and quotients finite
-_WIDTHS = (1.5, 3.0, 6.0, math.inf)  # widths in deviations to which scores are clipped
-_SCREENED = 2_000  # scores on which all witnesses are compared
-_FITTED = 50_000  # scores on which the best are fitted
-_FINALISTS = 8  # witnesses that are fitted
-_UNSEEN = 3  # the rule of three
+SLOPE_MULTIPLES = (0.5, 1.0, 1.5)  # Multiples of a witness's optimal slope that are tried.
+# Shares of the scores that are clipped at the lower and the upper end.
+_CLIPPED_TAILS = ((0.0, 0.0), (1e-3, 1e-3), (1e-2, 1e-2), (1e-2, 0.0), (0.0, 1e-2))
+_LEAST_POSITIVE = 1e-300  # Lower limit that keeps logarithms and quotients finite.
+# Half-widths around the median to which scores are clipped; inf does not clip.
+_CLIP_WIDTHS = (1.5, 3.0, 6.0, math.inf)
+_SCREENING_SCORES = 2_000  # Scores a side on which all witnesses are compared.
+_FITTING_SCORES = 50_000  # Scores a side on which the best witnesses are fitted.
+_MAX_FITTED = 8  # Witnesses that are fitted, the best of the comparison.
+_RULE_OF_THREE = 3  # Pseudo-count: an event unseen in n trials may have a rate of 3 / n.
 
 
 @dataclass(frozen=True)
@@ -108,13 +109,13 @@ def renyi_witness(
     if not orders:
         raise InvalidParameter("orders: none given; expected at least one")
     many = _windowed(training)
-    few = _both_thinned(*many, _SCREENED)
+    few = _both_thinned(*many, _SCREENING_SCORES)
     tried = product(map(_order, orders), (1, -1), (1.0,), _clips(*many))
     screened = [_fitted(few, *choice, reach) for choice in tried]
     screened.sort(key=lambda witness: -witness.predicted)
     finalists = [
         _fitted(many, witness.order, witness.sign, scale, _clip_of(witness), reach)
-        for witness, scale in product(screened[:_FINALISTS], SCALES)
+        for witness, scale in product(screened[:_MAX_FITTED], SLOPE_MULTIPLES)
     ]
     return max(finalists, key=lambda witness: witness.predicted)
 
@@ -212,16 +213,19 @@ def _fitted(
     """
     low, high = sorted((sign * scale * clip[0], sign * scale * clip[1]))
     first, second = (np.clip(sign * scale * s, low, high) - high for s in sides[::sign])
-    centre = min((float(np.sum(np.exp(order * second))) + _UNSEEN) / (second.size + _UNSEEN), 1.0)
+    centre = min(
+        (float(np.sum(np.exp(order * second))) + _RULE_OF_THREE) / (second.size + _RULE_OF_THREE),
+        1.0,
+    )
     inner = float(np.mean(first if order == 1 else np.exp((order - 1) * first)))
-    divergence = inner if order == 1 else math.log(max(inner, _TINY)) / (order - 1)
+    divergence = inner if order == 1 else math.log(max(inner, _LEAST_POSITIVE)) / (order - 1)
     r = max(divergence - math.log(centre) / order, 0.0)
     gains, prices = _gain(first, order, centre, r), _price(second, order, centre)
-    spread = float(np.var(gains) + np.var(prices)) + _TINY
+    spread = float(np.var(gains) + np.var(prices)) + _LEAST_POSITIVE
     floor = -float(_gain(np.array([low - high]), order, centre, r + 1.0)[0])
-    full = FULL / max(floor, 1 / centre - 1)
-    stake = min(BOLD * math.sqrt(reach / spread), full)
-    cost = (reach / stake + stake * spread) / (2 * BOLD) + math.sqrt(spread / first.size)
+    full = MAX_STAKE / max(floor, 1 / centre - 1)
+    stake = min(BOLD_STAKE * math.sqrt(reach / spread), full)
+    cost = (reach / stake + stake * spread) / (2 * BOLD_STAKE) + math.sqrt(spread / first.size)
     return RenyiWitness(order, sign, scale, low, high, centre, stake, r - cost)
 
 
@@ -232,7 +236,7 @@ def _clip_of(witness: RenyiWitness) -> Range:
 
 def _windowed(training: TrainingScores) -> Sides:
     """Scores within log(trials) + 5 of their median: beyond, no count could tell them apart."""
-    sides = _both_thinned(training.alternative, training.null, _FITTED)
+    sides = _both_thinned(training.alternative, training.null, _FITTING_SCORES)
     both = np.concatenate(sides)
     finite = both[np.isfinite(both)]
     middle = float(np.median(finite)) if finite.size else 0.0
@@ -250,10 +254,10 @@ def _clips(first: FloatArray, second: FloatArray) -> list[Range]:
     """Ranges of the score worth trying: quantiles of both sides, no further than some widths."""
     both = np.concatenate([first, second])
     middle = np.median(both)
-    ranges = (np.quantile(both, (low, 1 - high)) for low, high in _TAILS)
+    ranges = (np.quantile(both, (low, 1 - high)) for low, high in _CLIPPED_TAILS)
     pairs = {
         tuple(np.clip(ends, middle - width, middle + width).tolist())
-        for ends, width in product(ranges, _WIDTHS)
+        for ends, width in product(ranges, _CLIP_WIDTHS)
     }
     return [(low, high) for low, high in sorted(pairs)]
 

@@ -17,8 +17,8 @@ from scipy.special import ndtr, ndtri
 
 from dpaudit.audit.bounds.estimators import TestScores, TrainingScores, _error_rate, _of_type
 from dpaudit.audit.bounds.paired_bets import (
-    BOLD,
-    FULL,
+    BOLD_STAKE,
+    MAX_STAKE,
     FloatArray,
     last_refuted,
     paired,
@@ -27,7 +27,8 @@ from dpaudit.audit.bounds.paired_bets import (
 )
 from dpaudit.errors import InvalidParameter
 
-_LEVELS = np.array([0.001, 0.004, 0.015, *np.linspace(0.06, 0.5, 7)])
+# Quantile levels p, tried with 1 - p, of each side's scores at which thresholds are put.
+_QUANTILE_LEVELS = np.array([0.001, 0.004, 0.015, *np.linspace(0.06, 0.5, 7)])
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def mu_lower(training: TrainingScores, test: TestScores, error: float) -> float:
 def _events(training: TrainingScores) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Thresholds increasing, and the two sides' rates above each, pulled into (0, 1)."""
     sides = (training.alternative, training.null)
-    levels = [*_LEVELS, *(1 - _LEVELS)]
+    levels = [*_QUANTILE_LEVELS, *(1 - _QUANTILE_LEVELS)]
     both = [np.quantile(side, levels, method="higher") for side in sides]
     thresholds = np.unique(np.concatenate(both))
     rates = [
@@ -122,9 +123,9 @@ def _priced(events: FloatArray, mu: float, reach: float) -> tuple[float, Gaussia
     weights = _weights(covariance, np.exp(-((mu / 2 - epsilons / mu) ** 2) / 2))
     weights = weights / np.sum(weights * np.maximum(1.0, prices))
     spread = float(weights @ covariance @ weights)
-    stake = min(BOLD * math.sqrt(reach / spread), FULL / 2)
+    stake = min(BOLD_STAKE * math.sqrt(reach / spread), MAX_STAKE / 2)
     centre = float(np.sum(weights * prices * fired))
-    gap = weights @ hits - centre - (reach / (2 * stake) + stake * spread / 2) / BOLD
+    gap = weights @ hits - centre - (reach / (2 * stake) + stake * spread / 2) / BOLD_STAKE
     predicted = last_refuted(lambda m: _profile_sum_upper(m, weights, epsilons) <= gap, 40.0)
     ends, shares, logs = (tuple(map(float, v)) for v in (thresholds, weights, epsilons))
     return predicted, GaussianWitness(ends, shares, logs, centre, stake)

@@ -26,9 +26,9 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array
 
 LARGEST_FRACTION = 0.95  # of the money on one bet: a bettor who stakes all may be ruined by one run
-STEPS = 60  # of a bisection
-DECIMALS = 6  # of stored losses and weights, rounded down
-SMALLEST = 1e-300  # keeps a quotient finite
+BISECTION_STEPS = 60  # Halvings of the search for the bound.
+STORED_DECIMALS = 6  # Decimal places of stored losses and log weights, rounded down.
+LEAST_ESTIMATE = 1e-300  # Lower limit of a pilot estimate, so that a quotient stays finite.
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class CountedLosses(_Losses):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        unit = 10.0**DECIMALS
+        unit = 10.0**STORED_DECIMALS
         for name in ("losses", "log_weights"):
             object.__setattr__(self, name, np.floor(getattr(self, name) * unit) / unit)
 
@@ -131,7 +131,7 @@ class Bet:
         """f = sqrt(2 ln(1/error) / (runs var)), var that of X over its mean; at most 0.95."""
         _of_type(pilot, PilotLosses)
         estimate = sought.estimate(pilot)
-        spread = float(sought.ratios(pilot, max(estimate, SMALLEST)).var())
+        spread = float(sought.ratios(pilot, max(estimate, LEAST_ESTIMATE)).var())
         fraction = math.sqrt(2 * math.log(1 / error) / (runs * max(spread, 1e-6)))
         return cls(sought, min(LARGEST_FRACTION, max(cls.SHARE, fraction)), error)
 
@@ -157,7 +157,7 @@ class Bet:
         low = high * 1e-9 if self.sought.number == "delta" else 0.0
         if high <= low or not self.refutes(scores, low, repeated):
             return 0.0
-        for _ in range(STEPS):
+        for _ in range(BISECTION_STEPS):
             middle = math.sqrt(low * high) if self.sought.number == "delta" else (low + high) / 2
             low, high = (middle, high) if self.refutes(scores, middle, repeated) else (low, middle)
         return low

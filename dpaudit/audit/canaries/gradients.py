@@ -27,7 +27,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array, Records, clip_rows
 from dpaudit.scope import Adjacency, choose
 
-SELECTION = 0x5354  # audit index of the trials on which a start is chosen
+SELECTION_INDEX = 0x5354  # First audit index of the trials by which a starting point is chosen.
 
 
 class Gradients(Protocol):
@@ -302,7 +302,7 @@ def attack_from_starts(
             candidate,
             observe,
             seed=seed,
-            index=SELECTION + k,
+            index=SELECTION_INDEX + k,
             trials=selection_trials,
             jobs=jobs,
         )

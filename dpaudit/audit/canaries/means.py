@@ -17,9 +17,10 @@ from dpaudit.audit.bounds.estimators import FloatArray, TestScores, TrainingScor
 from dpaudit.audit.target import Target
 from dpaudit.nodes import Node
 
-_FEWEST = 500  # scores a side from which a bet is chosen
-_DISCOUNT = 0.8  # a promise is the largest of many, and few training scores keep it
-_FAR = 1e6  # a score that is beyond all others
+_FEWEST_SCORES = 500  # Training scores a side below which no bet is chosen.
+# Factor on a predicted bound: it is the best of many, fitted on few scores.
+_PROMISE_DISCOUNT = 0.8
+_BEYOND_ALL_SCORES = 1e6  # A score larger than every other one.
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +37,7 @@ class Means:
     def promised(self) -> float:
         """The bound to expect, in the claim's measure."""
         of_order = 1.0 if self.question.measure == "rho" else self.question.witness.order
-        return _DISCOUNT * self.question.witness.predicted * of_order
+        return _PROMISE_DISCOUNT * self.question.witness.predicted * of_order
 
     def lower(self, test: TestScores, error: float) -> float:
         """Lower bound in the claim's measure, wrong with probability at most ``error``."""
@@ -48,7 +49,7 @@ class Means:
 
     def strongest(self, trials: int, other_trials: int, error: float) -> float:
         """The bound if every score were as far on its side as the function looks."""
-        sides = np.full(trials, _FAR), np.full(other_trials, -_FAR)
+        sides = np.full(trials, _BEYOND_ALL_SCORES), np.full(other_trials, -_BEYOND_ALL_SCORES)
         return self.question.lower(TestScores(*sides), error)
 
     def _scored(self, test: TestScores) -> TestScores:
@@ -64,7 +65,7 @@ def choose_means(
 
     None for claims that bound no divergence, and without 500 training scores a side.
     """
-    if training is None or min(training.alternative.size, training.null.size) < _FEWEST:
+    if training is None or min(training.alternative.size, training.null.size) < _FEWEST_SCORES:
         return None
     sides = (_draws(side) for side in (training.alternative, training.null))
     first, second = (TrainingDraws(each.values, each.about) for each in sides)

@@ -40,7 +40,7 @@ from dpaudit.scope import Adjacency
 
 LEAST_TO_LEARN = 500  # canaries from which a number of guesses is chosen on some of them
 _LEAST_MU = 1e-6  # below it every number of guesses shows nothing
-_POINTS = 120  # epsilons at which an account's profile is read
+_PROFILE_POINTS = 120  # Epsilons at which the account's privacy profile is read.
 Bound = Callable[[int, int, int, float], float]
 
 
@@ -267,6 +267,6 @@ def _curve(account: Account, terms: CanaryTerms) -> tuple[Curve, float]:
         raise InvalidParameter(
             f"account: its epsilon is {epsilon:.6g} at delta {target.delta:g}; claim at least that"
         )
-    grid = np.concatenate([[0.0], np.linspace(0.02, 3.0, _POINTS) * epsilon])
+    grid = np.concatenate([[0.0], np.linspace(0.02, 3.0, _PROFILE_POINTS) * epsilon])
     deltas = [float(bound.upper) for _, bound in account.profile_curve(grid.tolist())]
     return Curve(grid, np.minimum(1.0, np.array(deltas) * (1 + 1e-12))), epsilon

@@ -13,7 +13,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.exact.domains import real
 
 _TRIM_SHARE = 1e-3  # share of the error spent on counts that are left out
-_PRECISION = 1e-3  # epsilon: how near the needed number is found
+_LOG_ERROR_RESOLUTION = 1e-3  # Nats: the smallest error rate is found to 0.1%.
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def _smallest_error(shown: Callable[[float], bool]) -> float:
     low, high = math.log(10 * MINIMUM_ERROR), math.log(0.999)
     if not shown(math.exp(high)):
         return 1.0
-    while high - low > _PRECISION:
+    while high - low > _LOG_ERROR_RESOLUTION:
         middle = (low + high) / 2
         low, high = (low, middle) if shown(math.exp(middle)) else (middle, high)
     return math.exp(high)

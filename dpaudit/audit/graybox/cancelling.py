@@ -26,7 +26,7 @@ from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 
 MOST_RELEASES = 32  # releases whose noises are compared
-RIDGE = 1e-9  # the least variance, so that a covariance can be inverted
+LEAST_VARIANCE = 1e-9  # Lower limit of the variances, so that a covariance can be inverted.
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +123,7 @@ def _fit(columns: list[Array], first: Mapping[str, Array], second: Mapping[str, 
     used = rows[np.any(rows != 0, axis=1)]
     covariance = used.T @ used / max(1, len(used))
     values, vectors = np.linalg.eigh(covariance)
-    factor = vectors / np.sqrt(np.maximum(values, RIDGE))
+    factor = vectors / np.sqrt(np.maximum(values, LEAST_VARIANCE))
     return partial(_score, factor)
 
 

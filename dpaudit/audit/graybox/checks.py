@@ -23,8 +23,9 @@ from dpaudit.errors import Diverged, DpauditError, InvalidParameter, Undeclared
 from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Adjacency
 
-TRIALS = 32  # trials of a run under inspection
-STREAM = 0x677261  # keeps these draws apart from those of attacks with the same seed
+INSPECTED_TRIALS = 32  # Trials of the run whose events are inspected.
+# Number of the random stream; an attack with the same seed uses another.
+INSPECTION_STREAM = 0x677261
 
 ACCESS = "undeclared access"
 CONTROL = "control flow and released values"
@@ -65,7 +66,7 @@ def inspect_program(
     suite: Suite,
     *,
     seed: int,
-    trials: int = TRIALS,
+    trials: int = INSPECTED_TRIALS,
     error: float = DEFAULT_ERROR,
     hostile: Mapping[str, Make] = HOSTILE,
 ) -> Inspection:
@@ -122,7 +123,7 @@ class _Inspector:
             self.declaration,
             self.mechanism.scope,
             self.suite.neighbours.pair[side],
-            rng=generator(self.seed, (STREAM, side)),
+            rng=generator(self.seed, (INSPECTION_STREAM, side)),
             trials=self.trials,
             kernels=self.suite.kernels,
         )

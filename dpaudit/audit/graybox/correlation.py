@@ -22,8 +22,10 @@ FloatArray = npt.NDArray[np.float64]
 
 MOST_COLUMNS = 256  # releases, or coordinates of releases, in one regression
 MOST_ROWS = 40_000  # residuals of a column: 40,000 show a correlation of .03
-EXACT = 1e-9  # of a column's length: what a regression leaves of an exact combination
-OUTWARD = 1 + 1e-9  # rounds a float p-value outward
+# Share of a column's length that a regression may leave of an exact combination.
+EXACT_RESIDUAL = 1e-9
+# Factor above the relative rounding error of SciPy's incomplete gamma function.
+ROUND_UP = 1 + 1e-9
 RANK, EXPLAINED = "linear dependence across releases", "noise explained by other releases"
 COORDINATES = "noise explained by other coordinates"
 
@@ -87,12 +89,12 @@ class _Remainder:
     @property
     def p_value(self) -> float:
         """P(chi-square(degrees) <= left), rounded up."""
-        return min(1.0, OUTWARD * float(gammainc(self.degrees / 2, self.left / 2)))
+        return min(1.0, ROUND_UP * float(gammainc(self.degrees / 2, self.left / 2)))
 
     @property
     def exact(self) -> bool:
         """Whether nothing is left but rounding."""
-        return self.left <= (EXACT**2) * self.length
+        return self.left <= (EXACT_RESIDUAL**2) * self.length
 
 
 def _array(label: str, values: npt.ArrayLike) -> FloatArray:

@@ -21,7 +21,7 @@ from dpaudit.kernels.batches import Batches, batches_of
 from dpaudit.nodes import Node
 
 CHECK = "sampling frequencies"
-OUTWARD = 1 + 1e-9  # what SciPy's binomial tails may be off by
+ROUND_UP = 1 + 1e-9  # Factor above the relative rounding error of SciPy's binomial tails.
 Counts = NDArray[np.int64]
 
 
@@ -351,5 +351,5 @@ def _two_sided(counts: Counts, trials: int, rate: float) -> NDArray[np.float64]:
     """2 min(P[Bin <= k], P[Bin >= k]), rounded up."""
     lower = bdtr(counts.astype(np.float64), trials, rate)
     upper = np.where(counts > 0, bdtrc(np.maximum(counts, 1) - 1.0, trials, rate), 1.0)
-    p_values: NDArray[np.float64] = 2 * OUTWARD * np.minimum(lower, upper)
+    p_values: NDArray[np.float64] = 2 * ROUND_UP * np.minimum(lower, upper)
     return p_values

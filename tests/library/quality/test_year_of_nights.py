@@ -20,7 +20,7 @@ from scipy.stats import binomtest
 
 from dpaudit import PureDP, audit_function
 from dpaudit.audit.blackbox import claims, judge
-from dpaudit.audit.blackbox.nights import DAYS, ERROR, Evidence
+from dpaudit.audit.blackbox.nights import DAYS_A_YEAR, YEARLY_ERROR, Evidence
 
 Array = npt.NDArray[np.float64]
 TRUE_NIGHTS, BUG_NIGHTS = 1_500, 100
@@ -60,8 +60,8 @@ def wealth(logs: Array) -> Array:
     """The evidence after each night of many years at once; as ``Evidence``, for a night a day."""
     started, rows = np.zeros(logs.shape[0]), []
     for day in range(logs.shape[1]):
-        started = (started + 1 / DAYS) * np.exp(np.minimum(logs[:, day], 300))
-        rows.append(started + (DAYS - day - 1) / DAYS)
+        started = (started + 1 / DAYS_A_YEAR) * np.exp(np.minimum(logs[:, day], 300))
+        rows.append(started + (DAYS_A_YEAR - day - 1) / DAYS_A_YEAR)
     return np.array(rows).T
 
 
@@ -70,7 +70,7 @@ def test_many_years_at_once_are_those_of_the_file() -> None:
     evidence = Evidence(1)
     for day, log in enumerate(logs[0]):
         night = type(evidence.last)(f"{day}")
-        evidence = evidence.after(night, float(log), 1, ERROR)
+        evidence = evidence.after(night, float(log), 1, YEARLY_ERROR)
     assert evidence.log_wealth == pytest.approx(math.log(wealth(logs)[0, -1]))
 
 
@@ -80,11 +80,11 @@ def test_a_year_of_true_claims_is_red_with_at_most_one_percent() -> None:
     drawn = log_e_values(answers, ([1], [0]), math.log(3), 300, TRUE_NIGHTS)
     red = np.zeros(YEARS, dtype=bool)
     for number in range(1, AUDITS + 1):
-        years = wealth(rng.choice(drawn, (YEARS, DAYS)))
-        red |= np.log(years.max(axis=1)) >= Evidence(number).bar(ERROR)
+        years = wealth(rng.choice(drawn, (YEARS, DAYS_A_YEAR)))
+        red |= np.log(years.max(axis=1)) >= Evidence(number).bar(YEARLY_ERROR)
     mean = float(np.exp(drawn).mean())
     said("true", {"red_years": int(red.sum()), "years": YEARS, "audits": AUDITS, "mean_e": mean})
-    assert binomtest(int(red.sum()), YEARS, ERROR, alternative="greater").pvalue > 1e-6
+    assert binomtest(int(red.sum()), YEARS, YEARLY_ERROR, alternative="greater").pvalue > 1e-6
     error = float(np.exp(drawn).std() / math.sqrt(drawn.size))
     assert mean < 1 + 5 * error
 
@@ -98,12 +98,13 @@ def test_a_bug_of_ten_percent_is_red_within_nights(trials: int, most: int) -> No
     quiet = log_e_values(count(1.0), pair, 1, min(trials, 2_000), 100)
     wrong = log_e_values(count(0.9), pair, 1, trials, nights)
     logs = np.concatenate(
-        [rng.choice(quiet, (few, BUG_SINCE)), rng.choice(wrong, (few, DAYS - BUG_SINCE))], axis=1
+        [rng.choice(quiet, (few, BUG_SINCE)), rng.choice(wrong, (few, DAYS_A_YEAR - BUG_SINCE))],
+        axis=1,
     )
     seen = {}
     for audits in (1, 10):
-        reached = np.log(wealth(logs)) >= Evidence(audits).bar(ERROR)
-        first = np.where(reached.any(axis=1), reached.argmax(axis=1), DAYS) - BUG_SINCE + 1
+        reached = np.log(wealth(logs)) >= Evidence(audits).bar(YEARLY_ERROR)
+        first = np.where(reached.any(axis=1), reached.argmax(axis=1), DAYS_A_YEAR) - BUG_SINCE + 1
         seen[audits] = [int(np.quantile(first, level)) for level in (0.5, 0.95)]
     said(f"bug {trials}", seen)
     assert seen[1][1] <= most, seen

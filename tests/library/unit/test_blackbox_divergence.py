@@ -10,7 +10,13 @@ from numpy.random import Generator
 
 from dpaudit.audit import audit_function
 from dpaudit.audit.blackbox.claims import EventTest
-from dpaudit.audit.blackbox.divergence import SHARE, Asked, Divergence, divergence, scores_of
+from dpaudit.audit.blackbox.divergence import (
+    DIVERGENCE_SHARE,
+    Asked,
+    Divergence,
+    divergence,
+    scores_of,
+)
 from dpaudit.audit.blackbox.draws import TestDraws, TrainingDraws, read_output
 from dpaudit.audit.blackbox.events import OwnScore
 from dpaudit.audit.bounds.estimators import TestScores
@@ -117,8 +123,8 @@ def test_a_share_of_the_error_is_paid_for() -> None:
     found = asked(gaussian(1.0), ZCDP(0.3), 3)
     assert found is not None
     mean = Asked(found, judged(gaussian(1.0), found, 3))
-    assert mean.weighted_p(0.4) == found.p_value(mean.test, 0.4) / SHARE
-    assert mean.lower(0.05) == found.lower(mean.test, 0.05 * SHARE)
+    assert mean.weighted_p(0.4) == found.p_value(mean.test, 0.4) / DIVERGENCE_SHARE
+    assert mean.lower(0.05) == found.lower(mean.test, 0.05 * DIVERGENCE_SHARE)
     assert mean.lower(0.05) < found.lower(mean.test, 0.05)
 
 

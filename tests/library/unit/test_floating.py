@@ -294,7 +294,7 @@ def test_sums_that_fail_are_caught() -> None:
 
 
 def test_neighbours_of_the_attack_differ_in_one_record() -> None:
-    for digits in summation.MANTISSAS:
+    for digits in summation.MANTISSA_BITS:
         above, below = summation._straddling(digits, 1.0)
         assert np.count_nonzero(above != below) == 1
         assert np.abs(above).max() <= 1

@@ -12,7 +12,7 @@ from scipy.stats import barnard_exact, binom, boschloo_exact
 
 from dpaudit.audit.bounds.estimators import Counts, epsilon_lower, mu_lower
 from dpaudit.audit.bounds.extremes import (
-    CAUTION,
+    PSEUDO_COUNTS,
     Extreme,
     Trials,
     _curved,
@@ -151,8 +151,11 @@ def test_deviance_against_a_fine_grid() -> None:
         (Trials(9, 10, 2, 12), Trials(500, 1_000, 100, 900), Trials(3, 10, 0, 10)),
         (ApproxRegion(0.4, 0.01), GaussianRegion(0.5)),
     ):
-        misses, others = seen.total - seen.hits + CAUTION, seen.other_hits + CAUTION
-        rate, other_rate = 1 - misses / (seen.total + CAUTION), others / (seen.other + CAUTION)
+        misses, others = seen.total - seen.hits + PSEUDO_COUNTS, seen.other_hits + PSEUDO_COUNTS
+        rate, other_rate = (
+            1 - misses / (seen.total + PSEUDO_COUNTS),
+            others / (seen.other + PSEUDO_COUNTS),
+        )
         q = np.linspace(1e-9, 1 - 1e-9, 40_001)
         p = np.minimum(region.largest(q), rate)
 
