@@ -47,14 +47,16 @@ load("rules")
 
 # The deltas at which a report prints epsilon where none is asked for.
 DELTAS = ("1e-3", "1e-5", "1e-6", "1e-9")
-TIGHT = Fraction(1, 100)
-# A width at which a group's delta for one record is looked for.
-ROUGH = 1e-2
-FORMATTED = 60  # digits that a bound is rounded to before a format's own, both upward
+# Relative gap above the attained value up to which an upper bound counts as tight.
+TIGHT_MARGIN = Fraction(1, 100)
+# Relative width at which the delta of one record, from which a group's follows, is first sought.
+ROUGH_WIDTH = 1e-2
+# Digits to which a bound is rounded up before the caller's format rounds it up again.
+FORMAT_DIGITS = 60
 Ends: TypeAlias = tuple[Any, Any]
 # The rule by which a record that is replaced in a Poisson sample is accounted for.
 IN_A_SAMPLE = "profile.replaced_in_a_sample"
-SHOWN = 6  # digits of a bound in a line of text, rounded outward
+SHOWN_DIGITS = 6  # Significant digits of a bound in a line of text, rounded outward.
 SHOWN_RATES = 20  # steps of a curve that is drawn
 SHOWN_DELTA = "1e-9"  # a drawn profile ends at the epsilon of this delta
 
@@ -177,7 +179,7 @@ class Bound:
             return str(self)
         if is_infinite(self.upper):
             return format(math.inf, spec)
-        with localcontext(prec=FORMATTED, rounding=ROUND_CEILING):
+        with localcontext(prec=FORMAT_DIGITS, rounding=ROUND_CEILING):
             return format(Decimal(self.upper.numerator) / self.upper.denominator, spec)
 
     def __lt__(self, other: object) -> bool:
@@ -212,13 +214,20 @@ class Bound:
     def _repr_html_(self) -> str:
         from dpaudit.report.notebook import card
 
-        lower, upper = decimal_lower(self.lower, SHOWN), decimal_upper(self.upper, SHOWN)
+        lower, upper = (
+            decimal_lower(self.lower, SHOWN_DIGITS),
+            decimal_upper(self.upper, SHOWN_DIGITS),
+        )
         methods = (self.lower_method, self.upper_method)
         return card("Bound", [("at least", lower, methods[0]), ("at most", upper, methods[1])])
 
     @property
     def _ends(self) -> str:
-        return f"{decimal_lower(self.lower, SHOWN)} to {decimal_upper(self.upper, SHOWN)}"
+        lower, upper = (
+            decimal_lower(self.lower, SHOWN_DIGITS),
+            decimal_upper(self.upper, SHOWN_DIGITS),
+        )
+        return f"{lower} to {upper}"
 
     @property
     def width(self) -> float:
@@ -286,7 +295,7 @@ class Account:
     def _opened(self) -> list[tuple[Fraction, str]]:
         """Deltas that were asked about, and what was answered; nothing new is computed."""
         return [
-            (delta, f"at most {decimal_upper(step.value[0], SHOWN)}")
+            (delta, f"at most {decimal_upper(step.value[0], SHOWN_DIGITS)}")
             for delta, step in sorted(self._best.items(), reverse=True)
         ]
 
@@ -398,7 +407,9 @@ class Account:
         if not isinstance(self.node, Group) or is_symbolic(self.node.size) or self.node.size == 1:
             return None
         child, scope = self.node.child, self.scope
-        return Account(child, scope, max(self.width, ROUGH)), Account(child, scope, self.width)
+        return Account(child, scope, max(self.width, ROUGH_WIDTH)), Account(
+            child, scope, self.width
+        )
 
     def _in_order(self, routes: list[str]) -> list[str]:
         """The Gaussian route first where it is exact, and after the profile where it is not."""
@@ -496,7 +507,9 @@ class Account:
             if lower is not None and name == "gdp":
                 break
         reached = max((low for low, *_ in bounds if low is not None), default=Fraction(0))
-        if self._record is not None and all(u * (1 - TIGHT) > reached for _, u, *_ in bounds):
+        if self._record is not None and all(
+            u * (1 - TIGHT_MARGIN) > reached for _, u, *_ in bounds
+        ):
             with effort.route():
                 grouped = delta_in_steps(self.node, at, self._record[1])
             bounds += [] if grouped is None else [(None, *grouped)]
@@ -630,7 +643,7 @@ def _is_tight(step: Step) -> bool:
     epsilon = step.value[0]
     if step.lower is None or is_infinite(epsilon):
         return False
-    return bool(enclose(epsilon * (1 - TIGHT)) <= enclose(step.lower))
+    return bool(enclose(epsilon * (1 - TIGHT_MARGIN)) <= enclose(step.lower))
 
 
 def _size(step: Step) -> Any:

@@ -23,25 +23,25 @@ from dpaudit.measures.calculus import Step
 from dpaudit.nodes import Node, postorder
 from dpaudit.scope import Scope
 
-DIGITS = 6  # significant digits of a calibrated value, unless others are asked for
-# Powers of two that are tried: downward, or of whole numbers, one by one; upward in longer steps.
+DEFAULT_DIGITS = 6  # Significant digits of a calibrated value, unless the caller asks for others.
+# Exponents of 2 are tried below this: one by one downward, and for whole numbers; else DOUBLINGS.
 LARGEST_POWER = 40
-# Powers of two that are tried from 1 upward; a real symbol lies below 2^128.
-UPWARD = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+# Exponents of 2 tried upward from a value of 1; real symbols stay below 2^128.
+DOUBLINGS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 SEARCH_DIGITS = 12  # significant digits of the values tried on the way: short fractions are cheap
 STEPS_OUT = 20  # steps in the last digit before the search gives up
-# A claimed or computed value of at most this counts as 0, whose logarithm no search uses.
-FLAT = 1e-300
-# Log of an infinite value, for the search alone: exp(700) is near the largest float.
-STEEPEST = 700.0
-# A coarse width, as a part of the epsilon that is asked for; ends that are close; a guess's error.
-# Beyond so much a logarithm says which way to go, and no longer how far: bounds may be 0 there.
-ROUGH = 0.01
-CLIPPED = 5.0  # nats: the search sees no larger distance, which would mislead its secants
-# Share of the claim: of a narrower interval the middle guides the search, else the upper end.
-CLOSE = 0.1
-GUESSED = 2e-3  # nats: how near the guess comes before exact steps begin
-SECANTS = 6  # secant steps before the search turns to halving
+# Claimed or computed values up to this count as 0, because a search uses their logarithms.
+LEAST_CLAIM = 1e-300
+# Stands for the log of an infinite value in the search; exp(700) is near the largest float.
+LOG_OF_INFINITY = 700.0
+ROUGH_WIDTH = 0.01  # Width of the first intervals, relative to the epsilon asked for.
+# Nats at which the search clips distances: larger ones would mislead its secant steps.
+MAX_EXCESS_NATS = 5.0
+# Nats: the midpoint of an interval up to this wide guides the search, else its upper end.
+MIDPOINT_WIDTH = 0.1
+# Nats of the symbol's log within which the guess must lie before exact steps begin.
+GUESS_TOLERANCE = 2e-3
+SECANT_STEPS = 6  # Secant steps before the search falls back to halving.
 
 
 class NoValue(Unsupported):
@@ -79,7 +79,7 @@ def calibrate(
     guarantee: Node,
     *,
     bracket: tuple[object, object] | None = None,
-    digits: int = DIGITS,
+    digits: int = DEFAULT_DIGITS,
 ) -> Calibrated:
     """The best value of the one free symbol of ``declaration``, to ``digits`` significant digits.
 
@@ -194,7 +194,7 @@ class _Problem:
             if not isinstance(claimed, ApproxDP):
                 excess = self.excess(value)
                 return excess, excess
-            width = ROUGH * max(self._claimed, 1.0)  # widths are relative below 1
+            width = ROUGH_WIDTH * max(self._claimed, 1.0)  # widths are relative below 1
             node = self.declaration.bind({self.symbol: value})
             account = Account(node, self.scope, width, reached=False)
             bound = account.epsilon(claimed.parameters["delta"])
@@ -206,7 +206,7 @@ class _Problem:
     @property
     def is_zero(self) -> bool:
         """Whether the number that is claimed is 0, or has no logarithm."""
-        return self._claimed <= FLAT
+        return self._claimed <= LEAST_CLAIM
 
     @cached_property
     def _claimed(self) -> float:
@@ -222,7 +222,7 @@ class _Problem:
     def guess(self, value: Fraction) -> float:
         """About the excess: the middle of the coarse ends, where they are close."""
         lower, upper = self.rough(value)
-        return (lower + upper) / 2 if upper - lower <= CLOSE else upper
+        return (lower + upper) / 2 if upper - lower <= MIDPOINT_WIDTH else upper
 
     def proved(self, value: Fraction) -> bool:
         """Whether the guarantee is shown at a value."""
@@ -250,7 +250,7 @@ def _finite(value: Number) -> float:
 
 
 def _log(value: float) -> float:
-    return STEEPEST if value == math.inf else math.log(max(value, FLAT))
+    return LOG_OF_INFINITY if value == math.inf else math.log(max(value, LEAST_CLAIM))
 
 
 def _ends(problem: _Problem, bracket: tuple[object, object] | None) -> tuple[Fraction, Fraction]:
@@ -289,7 +289,7 @@ def _powers(problem: _Problem) -> tuple[Fraction, Fraction]:
 
 def _exponents(problem: _Problem, way: Fraction) -> Sequence[int]:
     """Accounts of little noise take long, those of much do not."""
-    return range(1, LARGEST_POWER) if way < 1 or problem.symbol.is_integer else UPWARD
+    return range(1, LARGEST_POWER) if way < 1 or problem.symbol.is_integer else DOUBLINGS
 
 
 def _no_power(
@@ -313,7 +313,7 @@ def _halved_powers(problem: _Problem) -> tuple[Fraction, Fraction] | None:
     """
     two = Fraction(2)
     low, high = (
-        (0, LARGEST_POWER - 1) if problem.symbol.is_integer else (1 - LARGEST_POWER, UPWARD[-1])
+        (0, LARGEST_POWER - 1) if problem.symbol.is_integer else (1 - LARGEST_POWER, DOUBLINGS[-1])
     )
     low_holds, high_holds = (_sign(problem, two**power) for power in (low, high))
     if low_holds is None or high_holds is None:
@@ -387,7 +387,7 @@ def _real(
     if problem.is_zero:
         root = _bisected(problem.proved, (low_log, high_log), away, tolerance / 10)
     elif guess(low_log) * guess(high_log) < 0:
-        near = toms748(guess, low_log, high_log, xtol=GUESSED, rtol=GUESSED)
+        near = toms748(guess, low_log, high_log, xtol=GUESS_TOLERANCE, rtol=GUESS_TOLERANCE)
         root = _secant(guess, excess, near, (low_log, high_log), tolerance / 10)
     if root is None:
         root = toms748(excess, low_log, high_log, xtol=tolerance, rtol=tolerance)
@@ -395,7 +395,7 @@ def _real(
 
 
 def _clipped(excess: float) -> float:
-    return min(max(excess, -CLIPPED), CLIPPED)
+    return min(max(excess, -MAX_EXCESS_NATS), MAX_EXCESS_NATS)
 
 
 def _bisected(
@@ -420,10 +420,10 @@ def _secant(
     tolerance: float,
 ) -> float | None:
     """The root of the excess from a start near it and the slope of the guess; None where lost."""
-    aside = near + GUESSED * 4
+    aside = near + GUESS_TOLERANCE * 4
     slope = (guess(aside) - guess(near)) / (aside - near)
     point, value = near, excess(near)
-    for _ in range(SECANTS):
+    for _ in range(SECANT_STEPS):
         following = point - value / slope if slope else math.inf
         if not ends[0] <= following <= ends[1]:
             return None

@@ -40,7 +40,8 @@ SATURATING = (
     "queries of the declared sensitivities that move by all of it at every release, "
     "along one direction"
 )
-CLOSE = Fraction(1, 10**6)
+# Relative gap up to which the upper bound is shown as the attained value.
+TIGHT_RATIO = Fraction(1, 10**6)
 FIRST_POINTS = 64  # pieces of the ranges of free symbols, at first; doubtful ones are halved
 
 
@@ -218,7 +219,7 @@ def _compare(claim: Claim, step: Step, upper: Number) -> Checked:
 
 def _exceeding(upper: Number, reached: Number) -> str:
     """The upper bound where it is what is reached, to a millionth; else what is reached."""
-    if is_symbolic(reached) or is_symbolic(upper) or upper <= reached * (1 + CLOSE):
+    if is_symbolic(reached) or is_symbolic(upper) or upper <= reached * (1 + TIGHT_RATIO):
         return _show(upper)
     return f"at least {decimal_lower(reached, digits=6)}"
 

@@ -30,11 +30,10 @@ if TYPE_CHECKING:
 
 # A record's delta is found to this much, of which epsilon depends by a logarithm.
 SHARE_OF_DELTA = Fraction(99, 100)
-ATTEMPTS = 40  # shares of delta that are tried before a group has no bound by steps
-# Epsilons at which a group's delta may be less than at the one that is asked for.
-SMALLER = (Fraction(1), Fraction(0))
-# Below it no steps are left room for.
-SMALLEST = Fraction(1, 10**280)
+MAX_SHARES = 40  # Shares of delta that are tried before the route by steps gives no bound.
+# Epsilons at which a group's delta may be smaller than at the epsilon asked for.
+SMALLER_EPSILONS = (Fraction(1), Fraction(0))
+LEAST_DELTA = Fraction(1, 10**280)  # A delta below this leaves no room for the steps.
 
 
 def in_steps(node: Any, delta: Fraction, rough: Account, fine: Account) -> Step | None:
@@ -49,9 +48,9 @@ def in_steps(node: Any, delta: Fraction, rough: Account, fine: Account) -> Step 
         return None
     share = delta / node.size
     try:
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_SHARES):
             delta_left = _left(node, delta, rough.approximate(share))
-            if delta_left is None or delta_left < SMALLEST:
+            if delta_left is None or delta_left < LEAST_DELTA:
                 return None
             if delta_left >= share * SHARE_OF_DELTA:
                 share = min(share, delta_left) * SHARE_OF_DELTA
@@ -69,10 +68,10 @@ def delta_in_steps(
 ) -> tuple[Fraction, str, Step] | None:
     """delta(e / k) S(e / k) of a group of k, and its derivation; None above 1.
 
-    e is epsilon, or one of ``SMALLER`` below it where that is less: S grows with e, and what holds
-    at e holds at epsilon.
+    e is epsilon or one of ``SMALLER_EPSILONS`` below it, whichever gives the least: S grows with e,
+    and a delta that holds at e also holds at a larger epsilon.
     """
-    epsilons = (epsilon, *(smaller for smaller in SMALLER if smaller < epsilon))
+    epsilons = (epsilon, *(smaller for smaller in SMALLER_EPSILONS if smaller < epsilon))
     steps = [step for e in epsilons if (step := _delta_at(node, e, single)) is not None]
     return min(steps, key=lambda row: row[0], default=None)
 

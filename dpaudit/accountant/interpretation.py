@@ -27,7 +27,8 @@ from dpaudit.measures.convert import normal_cdf
 # An attacker's chances of guessing membership before the release, in reports.
 PRIORS = ("0.01", "0.1", "0.5")
 FALSE_POSITIVE_RATE = "0.001"
-TAIL = 12  # standard deviations; the normal mass beyond is added as an error
+# Standard deviations that are integrated; the normal mass beyond is added as an error.
+INTEGRATED_DEVIATIONS = 12
 
 Point: TypeAlias = tuple[Fraction, Fraction]
 """(epsilon, delta) that hold together."""
@@ -170,5 +171,7 @@ def mean_posterior(prior: Fraction, mu: Any) -> Any:
         weight = (-z * z / 2).exp() / (2 * flint.acb.pi()).sqrt()
         return weight / (1 + (-(shift + mu * z)).exp())
 
-    inner = flint.acb.integral(density, flint.acb(-TAIL), flint.acb(TAIL)).real
-    return inner + 2 * normal_cdf(-enclose(Fraction(TAIL)))
+    inner = flint.acb.integral(
+        density, flint.acb(-INTEGRATED_DEVIATIONS), flint.acb(INTEGRATED_DEVIATIONS)
+    ).real
+    return inner + 2 * normal_cdf(-enclose(Fraction(INTEGRATED_DEVIATIONS)))

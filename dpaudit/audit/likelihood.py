@@ -53,11 +53,15 @@ MU_DELTA = 1e-6  # at which a proposal for mu is sought
 # Gaussian noise that is as loud at common ones.
 MU_DELTAS = (MU_DELTA, 1e-4, 1e-2)
 LARGEST_BAND_DELTA = 0.1  # of a confidence band, which ends at the smallest delta that is sought
-START, MOST_SHIFT = 1.0, 500.0  # first and largest shift of a proposal, in noises
-# Where batches are secret: chances that one holds the record that differs, first shifts of each,
-# and how many of the pilots get as many runs more, twice.
-INCLUDE, STARTS, KEPT = (0.3, 0.1, 0.03, 0.9), (1.0, 2.5), (6, 3)
-NEARER, FARTHER = 0.6, 1.6  # of a shift
+FIRST_SHIFT = 1.0  # First shift of a proposal, in standard deviations of noise.
+MOST_SHIFT = 500.0  # Largest shift of a proposal, in standard deviations of noise.
+# Probabilities, tried in turn, that a secret batch holds the record that differs.
+INCLUDE = (0.3, 0.1, 0.03, 0.9)
+FIRST_SHIFTS = (1.0, 2.5)  # First shifts of the proposal for each, in standard deviations of noise.
+# Pilots that are continued with as many runs again, after the first and the second round.
+SURVIVORS = (6, 3)
+SHRINK_SHIFT = 0.6  # Factor by which a shift is reduced in the search.
+GROW_SHIFT = 1.6  # Factor by which a shift is enlarged in the search.
 # Renyi orders whose bounds are tried besides the one that the proposal suggests.
 DIVERGENCE_ORDERS = (2.0, 4.0, 8.0, 16.0)
 ROUND_DOWN = 1 - 1e-9  # Factor that lowers a bound by more than its floating-point error.
@@ -345,9 +349,9 @@ class Search:
         Pilots are ranked by what their own runs would bound: an estimate that rests on one heavy
         run was lucky, and one that met no rare event is low.  The best go on with more runs each.
         """
-        starts = [Proposal(START)]
+        starts = [Proposal(FIRST_SHIFT)]
         if self.sampled:
-            shifts = STARTS if self.pilot >= PILOT else STARTS[:1]
+            shifts = FIRST_SHIFTS if self.pilot >= PILOT else FIRST_SHIFTS[:1]
             starts = [Proposal(shift, share) for share in INCLUDE for shift in shifts]
         either: list[list[Tried]] = []
         for side in (FIRST, SECOND):
@@ -360,14 +364,14 @@ class Search:
             either.append(tried)
         if self.sampled:
             tried = [*chain.from_iterable(either)]
-            for count in KEPT:
+            for count in SURVIVORS:
                 tried = [*map(self._again, _ranked(tried)[-count:])]
             leading = _best(tried)
             tried.append(self._again(self._try(leading.side, leading.centred())))
         else:
             tried = max(either, key=lambda tried: _best(tried).rank)
             side = _best(tried).side
-            for factor in (FARTHER, NEARER):
+            for factor in (GROW_SHIFT, SHRINK_SHIFT):
                 best_proposal = _best(tried).proposal
                 moved = float(f"{factor * best_proposal.shift:.4g}")
                 tried.append(self._try(side, replace(best_proposal, shift=moved)))

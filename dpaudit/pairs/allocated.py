@@ -48,7 +48,8 @@ else:
 
 LARGEST_SLOTS = 2**20  # slots of a lower bound: more lose less
 LARGEST_CUT = 8.0  # multiples of the grid's tail that may be left out
-NOISES = Fraction(2, 25), Fraction(10**6)  # noise multipliers between which the grid is accurate
+# Smallest and largest noise multiplier for which the grid is accurate.
+ACCURATE_NOISE = Fraction(2, 25), Fraction(10**6)
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Allocated(Pair):
         noise, slots = check_allocated(self)
         if slots == 1:
             return Normal(1 / noise).cells(grid)
-        low, high = map(enclose, NOISES)
+        low, high = map(enclose, ACCURATE_NOISE)
         if not (
             low <= enclose(noise) <= high and (side is grids.Side.UPPER or slots <= LARGEST_SLOTS)
         ):

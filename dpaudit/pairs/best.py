@@ -47,14 +47,14 @@ if TYPE_CHECKING:
 else:
     grids = Later("dpaudit.grids")
 
-# Cells of r, on each of which log w falls by as much, and by how much on all but the last: half as
-# many cells cost .3% of epsilon.
-CELLS, FALL = 40, 50.0
-# Lines above G, at losses up to where d is this part of what matters.
-LINES, FAINT = 16, 1 / 16
-# Nats: losses of one run from which, and up to which, its profile is followed.
-SMALLEST_LOSS, LARGEST_LOSS = 2.0**-30, 2.0**9
-BITS = 1200  # precision of the balls: masses down to exp(-LARGEST_LOSS)
+# Cells of r, on each of which log w falls equally; half as many cost 0.3% of epsilon.
+SURVIVAL_CELLS = 40
+LOG_FALL = 50.0  # Nats by which log w falls on all cells but the last.
+ENVELOPE_LINES = 16  # Lines that bound G from above.
+FAINT_SHARE = 1 / 16  # The lines reach to losses at which d is this share of what matters.
+SMALLEST_LOSS = 2.0**-30  # Nats: the profile of one run is followed from this loss on.
+LARGEST_LOSS = 2.0**9  # Nats: the profile of one run is followed up to this loss.
+BALL_BITS = 1200  # Precision of the balls, in bits: masses go down to exp(-LARGEST_LOSS).
 
 
 class _Best(Pair):
@@ -72,7 +72,7 @@ class _Best(Pair):
 
     @abstractmethod
     def fallen(self, part: float) -> float:
-        """Where log w has fallen by about this part of what it falls by from 0 to 1, or of FALL."""
+        """Where log w has fallen by about this part of its fall from 0 to 1, or of ``LOG_FALL``."""
 
     @abstractmethod
     def weight(self, p: Ball) -> Ball:
@@ -88,7 +88,7 @@ class _Best(Pair):
 
     @property
     def delta_cost(self) -> int:
-        return CELLS * super().delta_cost
+        return SURVIVAL_CELLS * super().delta_cost
 
     def delta(self, x: Ball, of: Delta | None = None) -> Ball:
         """The theorem's bound; at most 1."""
@@ -130,7 +130,7 @@ class Best(_Best):
     def fallen(self, part: float) -> float:
         """gamma + (1 - gamma) p grows from gamma to 1."""
         gamma, power = (float(enclose(n).mid()) for n in (self.gamma, self.power))
-        grown = -math.expm1(min(-math.log(gamma) * power, FALL) * part / power)
+        grown = -math.expm1(min(-math.log(gamma) * power, LOG_FALL) * part / power)
         return min(-grown * gamma / (1 - gamma), 1.0)
 
     def weight(self, p: Ball) -> Ball:
@@ -171,7 +171,7 @@ class BestOfPoisson(_Best):
 
     def fallen(self, part: float) -> float:
         mean = float(enclose(self.mean).mid())
-        return min(min(mean, FALL) * part / mean, 1.0)
+        return min(min(mean, LOG_FALL) * part / mean, 1.0)
 
     def weight(self, p: Ball) -> Ball:
         mean = number(self.mean)
@@ -219,8 +219,11 @@ def _plan(pair: _Best, ask: Delta) -> tuple[list[Fraction], list[Line]]:
     """Cuts of [0, 1], and for each cell a line above G; any are sound."""
     import flint
 
-    with flint.ctx.workprec(BITS):
-        cuts = [Fraction(0), *(Fraction(pair.fallen(k / CELLS)) for k in range(1, CELLS))]
+    with flint.ctx.workprec(BALL_BITS):
+        cuts = [
+            Fraction(0),
+            *(Fraction(pair.fallen(k / SURVIVAL_CELLS)) for k in range(1, SURVIVAL_CELLS)),
+        ]
         cuts = [cut for cut in cuts if cut < 1]
 
         def line(loss: float) -> Line:
@@ -229,8 +232,8 @@ def _plan(pair: _Best, ask: Delta) -> tuple[list[Fraction], list[Line]]:
 
         rest = line(LARGEST_LOSS)[1]
         # Beyond the lines' losses less of d is left than moves the ranks that matter.
-        half = min(pair.fallen(math.log(2) / FALL), 1.0)
-        wanted = FAINT * half * (line(0.0)[1] - rest).mid()
+        half = min(pair.fallen(math.log(2) / LOG_FALL), 1.0)
+        wanted = FAINT_SHARE * half * (line(0.0)[1] - rest).mid()
 
         def is_above(loss: float) -> bool:
             return bool(line(loss)[1] - rest > wanted)
@@ -244,7 +247,7 @@ def _plan(pair: _Best, ask: Delta) -> tuple[list[Fraction], list[Line]]:
         for _ in range(4):
             middle = (low + high) / 2
             low, high = (middle, high) if is_above(middle) else (low, middle)
-        lines = [line(high * k / LINES) for k in range(LINES + 1)]
+        lines = [line(high * k / ENVELOPE_LINES) for k in range(ENVELOPE_LINES + 1)]
         middles = (number((low + high) / 2) for low, high in pairwise([*cuts, Fraction(1)]))
         chosen = [
             min(lines, key=lambda line: float((line[0] * middle + line[1]).mid()))

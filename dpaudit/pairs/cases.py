@@ -18,7 +18,7 @@ from typing import Any
 from dpaudit.exact import Number
 from dpaudit.pairs.balls import Ball, bits, number, phi
 
-MOST = 1000  # cases that are gone through
+MAX_CASES = 1000  # Cases into which a product may be split.
 NOTHING, CERTAIN = Fraction(0), Fraction(1)
 
 
@@ -47,7 +47,7 @@ class Case:
 
 
 @lru_cache(maxsize=256)
-def has_closed_cases(pair: Any, most: int = MOST) -> bool:
+def has_closed_cases(pair: Any, most: int = MAX_CASES) -> bool:
     """Whether a pair's cases are at most so many, each of one Laplace pair at most."""
     return 0 < pair.case_count <= most and all(case.laplaces <= 1 for case in pair.cases)
 

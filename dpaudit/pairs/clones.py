@@ -48,10 +48,12 @@ else:
     np = Later("numpy")
     grids = Later("dpaudit.grids")
 
-# Outcomes that are taken one by one; nodes, in standard deviations from the mean.
-FEW, MOST = 2**22, 2**27
-NODES, NODES_OF_MANY = (0.4, 1.2, 2.0, 3.0, 5.0), (0.75, 2.5)
-MANY = 2**17  # outcomes above which fewer numbers of other reports are kept
+MOST_EXACT_OUTCOMES = 2**22  # Outcomes up to which each is evaluated.
+MAX_OUTCOMES = 2**27  # Outcomes beyond which the pair is refused.
+# Standard deviations from the mean at which counts of the other reports are evaluated.
+COUNT_NODES = (0.4, 1.2, 2.0, 3.0, 5.0)
+FEW_COUNT_NODES = (0.75, 2.5)  # The same if there are more than MANY_OUTCOMES outcomes.
+MANY_OUTCOMES = 2**17  # Outcomes above which fewer counts of the other reports are evaluated.
 
 
 @dataclass(frozen=True)
@@ -208,8 +210,8 @@ class Blanket(Symmetric):
         widest = min(2 * grids.reach_of(n - first, hidden) + 1, n + 1)
         few = n - int(t[-1])
         states = len(t) * widest * most
-        if states <= FEW or few == 0:
-            if states > MOST:
+        if states <= MOST_EXACT_OUTCOMES or few == 0:
+            if states > MAX_OUTCOMES:
                 raise Unsupported("reports that are hardly ever counted, or hardly ever not")
             rows = [(k, *grids.binomial_masses(n - int(k), hidden, odds)) for k in t]
             indices = np.concatenate([low + np.arange(len(masses)) for _, low, masses in rows])
@@ -220,7 +222,7 @@ class Blanket(Symmetric):
                 slopes = np.where(alone.scale > 0, move / alone.scale, 0.0)
             return grids.form_of((at, slopes, alone.weights), self.epsilon, alone.relative)
         low, masses = grids.binomial_masses(few, hidden, odds)
-        near = NODES if len(t) * most <= MANY else NODES_OF_MANY
+        near = COUNT_NODES if len(t) * most <= MANY_OUTCOMES else FEW_COUNT_NODES
         layers = [
             counts((n - t) * (node / few), t, share * law, len(masses))
             for node, share in zip(*_nodes(low, masses, near), strict=True)

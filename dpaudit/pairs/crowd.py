@@ -31,8 +31,8 @@ from functools import lru_cache
 from dpaudit.pairs.balls import Ball, number
 from dpaudit.pairs.core import Report
 
-# More are computed with as so many, from above.
-MOST = 2**50
+# Other reports; a larger number is replaced by this one, which bounds from above.
+MAX_OTHERS = 2**50
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,9 @@ class Windows:
 
     def __init__(self, pair: Report, left: Ball) -> None:
         others = int(pair.others)
-        self.counts = _counts(pair, min(others, MOST), left)
+        self.counts = _counts(pair, min(others, MAX_OTHERS), left)
         self.move = number(pair.told) * (number(pair.epsilon) / 2).tanh()
-        self.exact = others <= MOST and not pair.is_polled
+        self.exact = others <= MAX_OTHERS and not pair.is_polled
 
     def most(self, epsilon: Ball) -> Ball:
         """At least delta."""

@@ -23,11 +23,11 @@ else:
     np = Later("numpy")
     grids = Later("dpaudit.grids")
 
-# Shifts and variances of which all integers are summed.
-LONGEST_SUM, SHARPEST = 10**4, Fraction(1, 10**5)
+LONGEST_SUM = 10**4  # Shift up to which all integers are summed.
+LEAST_VARIANCE = Fraction(1, 10**5)  # Variance from which on all integers are summed.
 # A variance above which cells are integrals; standard deviations that hold all mass; exponents.
 DENSE_VARIANCE = 5e8
-ALL = 37.7  # standard deviations: the mass beyond is no float
+FLOAT_DEVIATIONS = 37.7  # Standard deviations; the normal mass beyond underflows a float.
 LARGEST_EXPONENT = 750.0  # exp(-750) is below every float
 
 
@@ -45,7 +45,9 @@ class DiscreteNormal(Symmetric):
         """Whether a sum over all integers that matter is short; other noise has a grid alone."""
         if is_symbolic(self.variance) or is_symbolic(self.shift) or self.shift.denominator != 1:
             return False
-        return bool(1 <= self.shift <= LONGEST_SUM and SHARPEST <= self.variance <= LONGEST_SUM)
+        return bool(
+            1 <= self.shift <= LONGEST_SUM and LEAST_VARIANCE <= self.variance <= LONGEST_SUM
+        )
 
     def delta(self, x: Ball, of: Delta | None = None) -> Ball:
         """F(m) - x F(m - s), F the noise's distribution function, m the last with p > x q.
@@ -84,7 +86,7 @@ class DiscreteNormal(Symmetric):
         scale = math.sqrt(variance)
         if variance > DENSE_VARIANCE and abs(shift) < scale:
             return _dense(scale, abs(shift), grids.quantile(tail))
-        reach = math.ceil(ALL * scale) + 2 + abs(shift)
+        reach = math.ceil(FLOAT_DEVIATIONS * scale) + 2 + abs(shift)
         if 2 * reach > grids.MAXIMUM_NODES:
             raise grids.TooFine(
                 f"discrete normal noise of variance {variance:g}: too many outcomes"
@@ -142,7 +144,7 @@ def _dense(scale: float, shift: float, z: float) -> grids.Closed:
 
     def between(edges: grids.Reals) -> grids.Reals:
         slope = edges * np.exp(-np.minimum(edges * edges, 1400.0) / 2) / math.sqrt(2 * math.pi)
-        inner = np.where(np.abs(edges) < ALL, slope, 0.0)
+        inner = np.where(np.abs(edges) < FLOAT_DEVIATIONS, slope, 0.0)
         masses = grids.normal_between(edges) + np.diff(inner) / (24 * scale * scale)
         return np.maximum(masses, 0.0)
 

@@ -51,9 +51,9 @@ else:
     grids = Later("dpaudit.grids")
 
 LARGEST_SIZE = 4096  # records of a group
-TABLE = 20_000  # places of the outcome from which Newton's method starts
-NEWTONS = 100  # its steps at most
-BLOCK = 2**16  # numbers in memory at a time
+START_POINTS = 20_000  # Outcomes tabulated as starting points of Newton's method.
+NEWTON_STEPS = 100  # Most Newton steps.
+BLOCK_NUMBERS = 2**16  # Numbers held in memory at a time.
 ROOT_ERROR = 2.0**-42  # relative error of a root
 
 
@@ -248,7 +248,7 @@ def _log_g(
     """log G and its slope."""
     moves, logs, _ = parameters
     value, slope = np.empty(len(t)), np.empty(len(t))
-    size = max(BLOCK // len(logs), 1)
+    size = max(BLOCK_NUMBERS // len(logs), 1)
     for first in range(0, len(t), size):
         part = slice(first, first + size)
         exponents = logs + moves * (t[part, None] - moves / 2)
@@ -272,10 +272,10 @@ def _places(parameters: tuple[grids.Floats, grids.Floats, float], y: grids.Reals
     least = (float(y.min()) - logs[0]) / near + near / 2
     high = max((float(y.max()) - logs[-1]) / far + far / 2, least) + 1
     low = min(float(y.min()) - float(np.logaddexp.reduce(logs)), 0.0) / near - far
-    table = np.linspace(low, high, TABLE if len(y) > TABLE else 500)
+    table = np.linspace(low, high, START_POINTS if len(y) > START_POINTS else 500)
     t: grids.Reals = np.interp(y, _log_g(parameters, table)[0], table)
     left, right = np.full(len(y), low), np.full(len(y), high)
-    for _ in range(NEWTONS):
+    for _ in range(NEWTON_STEPS):
         value, slope = _log_g(parameters, t)
         allowed = ROOT_ERROR * (1 + np.abs(y)) + 8 * grids.UNIT * slope * np.abs(t)
         wrong = np.abs(value - y) > allowed

@@ -19,13 +19,13 @@ from dpaudit.pairs.balls import Ball, number
 # Masses under P and Q of each outcome; factors with such lists, and their counts.
 Outcomes = tuple[tuple[Number, Number], ...]
 Parts = Sequence[tuple[Any, Number]]
-MOST = 1000  # outcomes of a product that are listed
+MAX_OUTCOMES = 1000  # Outcomes of a product that are enumerated.
 # Outcomes are left out up to a P mass of about exp(-LEFT_OUT), which is added to delta.
 LEFT_OUT = 350.0
 
 
 def is_enumerable(parts: Parts) -> bool:
-    """Whether all factors are atoms, counted by whole numbers, with at most ``MOST`` outcomes."""
+    """Whether all factors are atoms with whole counts, and ``MAX_OUTCOMES`` outcomes at most."""
     many = 1
     for factor, times in parts:
         listed = factor.listed
@@ -35,7 +35,7 @@ def is_enumerable(parts: Parts) -> bool:
             return False
         kinds = len(listed) - 1
         many *= math.comb(_others(listed, int(times)) + kinds, kinds)
-        if many > MOST:
+        if many > MAX_OUTCOMES:
             return False
     return True
 
@@ -53,7 +53,9 @@ def _others(listed: Outcomes, times: int) -> int:
     More than m have P mass at most (n r)^(m + 1) / (m + 1)!, r what the others have.
     """
     kinds = len(listed) - 1
-    if math.comb(min(times, MOST) + kinds, kinds) <= MOST or any(unknowns(p) for p, _ in listed):
+    if math.comb(min(times, MAX_OUTCOMES) + kinds, kinds) <= MAX_OUTCOMES or any(
+        unknowns(p) for p, _ in listed
+    ):
         return times
     place = _likeliest(listed)
     other_mass = sum((enclose(p) for k, (p, _) in enumerate(listed) if k != place), enclose(0))
@@ -61,7 +63,7 @@ def _others(listed: Outcomes, times: int) -> int:
     if not mean > 0:
         return times
     log_mean = float(mean.log().mid())
-    for m in range(min(times, MOST)):
+    for m in range(min(times, MAX_OUTCOMES)):
         if (m + 1) * log_mean - math.lgamma(m + 2) < -LEFT_OUT:
             return m
     return times

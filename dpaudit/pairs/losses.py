@@ -14,7 +14,7 @@ from dpaudit.pairs.core import Pair
 from dpaudit.pairs.several import largest
 from dpaudit.pairs.wire import SIDES, written
 
-LONGEST = 400  # characters of a text before it ends in a digest
+MAX_TEXT = 400  # Characters of a text; a longer one is cut and ends in its digest.
 # Pairs of one direction that are evaluated, and written into certificates, one by one.
 MOST_PARTS = 64
 
@@ -49,9 +49,9 @@ class Losses:
     def text(self) -> str:
         """The dominating pairs, and the attained ones if others; long text ends in a digest."""
         full_text = self._whole
-        if len(full_text) <= LONGEST:
+        if len(full_text) <= MAX_TEXT:
             return full_text
-        return f"{full_text[:LONGEST]}... (sha256 {sha256(full_text.encode()).hexdigest()})"
+        return f"{full_text[:MAX_TEXT]}... (sha256 {sha256(full_text.encode()).hexdigest()})"
 
     @property
     def _whole(self) -> str:
@@ -61,7 +61,7 @@ class Losses:
 
     def to_wire(self) -> dict[str, Any] | None:
         """The dominating pairs as JSON; None if the text is cut or a number has no JSON form."""
-        if len(self._whole) > LONGEST:
+        if len(self._whole) > MAX_TEXT:
             return None
         try:
             sides = {name: [*map(written, told_apart(getattr(self, name)))] for name in SIDES}

@@ -52,8 +52,8 @@ else:
     np = Later("numpy")
     grids = Later("dpaudit.grids")
 
-# Above it sinh is half of exp, and asinh the logarithm of twice a number, to the last digit.
-FAR = 40.0
+# From here on sinh(x) = exp(x) / 2 and asinh(x) = log(2 x) to the last digit of a float.
+EXPONENTIAL_FROM = 40.0
 
 
 @dataclass(frozen=True)
@@ -114,10 +114,12 @@ class Opposed(Symmetric):
         def place(losses: grids.Reals) -> grids.Reals:
             half, size = losses / 2, np.abs(losses / 2)
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                near = np.log(np.sinh(np.minimum(size, FAR)))
-                logs = log_ratio + np.where(size > FAR, size - math.log(2), near)
+                near = np.log(np.sinh(np.minimum(size, EXPONENTIAL_FROM)))
+                logs = log_ratio + np.where(size > EXPONENTIAL_FROM, size - math.log(2), near)
                 turned = np.where(
-                    logs > FAR, logs + math.log(2), np.arcsinh(np.exp(np.minimum(logs, FAR)))
+                    logs > EXPONENTIAL_FROM,
+                    logs + math.log(2),
+                    np.arcsinh(np.exp(np.minimum(logs, EXPONENTIAL_FROM))),
                 )
             return np.asarray((half + np.copysign(turned, half)) / mu)
 

@@ -19,8 +19,8 @@ else:
     np = Later("numpy")
     grids = Later("dpaudit.grids")
 
-# The exponent, up to 1e4 in size, is off by a few roundings of its parts.
-MARGIN = 1e-11
+# Relative margin for rounding: the exponent, up to 1e4 in size, carries a few rounding errors.
+EXPONENT_ROUNDING = 1e-11
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,9 @@ class Renyi(Symmetric):
                 f"step {h:g}: too many nodes for order 1 + {excess:g}; take a larger one"
             )
         losses = np.arange(last + 1) * np.longdouble(h)
-        right = np.minimum(np.exp(excess * (largest - losses) + beyond) * (1 + MARGIN), 1)
+        right = np.minimum(
+            np.exp(excess * (largest - losses) + beyond) * (1 + EXPONENT_ROUNDING), 1
+        )
         x = np.exp(-losses[1:])
         left = 1 - x + x * right[1:]
         values = np.concatenate((left[::-1], right)) * (1 + np.longdouble(1e-13))

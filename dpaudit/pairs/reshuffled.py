@@ -5,7 +5,8 @@ With m = 1 / z the largest coordinate c of the pair has the laws
     F(c) = Phi(c - 2 m) Phi(c)^(t - 1) under P,    Phi(c - m) Phi(c)^(t - 1) under Q,
 
 and in which of finitely many intervals c lies is a function of the outcome: its profile is nowhere
-above the pair's.  Masses of intervals are balls; they count within ``ROUNDED`` of their middles.
+above the pair's.  Masses of intervals are balls; their midpoints count as exact to within
+``MASS_ROUNDINGS`` units in the last place.
 From above: the pair is a mixture of N(2 e_i / z, I) against N(e_i / z, I), and no further apart.
 Source: Chua and others 2024, How Private are DP-SGD Implementations?, Section 4 (the largest slot).
 """
@@ -31,9 +32,9 @@ else:
     np = Later("numpy")
     grids = Later("dpaudit.grids")
 
-INTERVALS = 1_500  # intervals of the largest coordinate
-BITS = 320  # precision of the balls
-ROUNDED = 8  # rounding errors that the mass of one interval holds
+COORDINATE_INTERVALS = 1_500  # Intervals into which the largest coordinate is divided.
+BALL_BITS = 320  # Precision of the balls, in bits.
+MASS_ROUNDINGS = 8  # Rounding errors, in units of the last place, of the mass of one interval.
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Reshuffled(Pair):
 
 
 def _below(grid: grids.Grid, p: grids.Floats, q: grids.Floats) -> grids.Discrete:
-    form = grids.finite(grids.Outcomes(np.log(p / q), p, q), ROUNDED * grids.UNIT)
+    form = grids.finite(grids.Outcomes(np.log(p / q), p, q), MASS_ROUNDINGS * grids.UNIT)
     return grids.cells_from(form, grid, -1).discrete(grids.Side.LOWER)
 
 
@@ -76,8 +77,8 @@ def _masses(noise: Number, slots: Number) -> tuple[grids.Floats, grids.Floats]:
     move, others = 1 / grids.as_float(noise, "noise_multiplier"), int(slots) - 1
     # From where all others are low, to where even the record's slot is rarely.
     low = -math.sqrt(2 * math.log(1e4)) if others < 100 else 0.0
-    edges = np.linspace(low, 2 * move + 9 + math.sqrt(2 * math.log(slots)), INTERVALS)
-    with flint.ctx.workprec(BITS):
+    edges = np.linspace(low, 2 * move + 9 + math.sqrt(2 * math.log(slots)), COORDINATE_INTERVALS)
+    with flint.ctx.workprec(BALL_BITS):
         m = 1 / enclose(noise)
         laws = [[_below_edge(flint.arb(e), k * m, others) for e in edges] for k in (2, 1)]
         return _kept(*map(_between, laws))

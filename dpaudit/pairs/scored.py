@@ -43,7 +43,7 @@ else:
 ROUNDING, NEAR_LARGEST = 1e-11, 1e-3
 SMALLEST_MU, LARGEST_MU = 1e-6, 20.0  # for which the rounding errors above hold
 SMALLEST_DELTA = 1e-290  # a delta near the smallest float, which has few digits
-EVALUATIONS = 2**23  # of normal laws: more take seconds
+MAX_EVALUATIONS = 2**23  # Evaluations of a normal distribution function; more take seconds.
 
 
 # --- one pair of scores --------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class Thresholded(Symmetric):
             mu + grids.quantile(grid.tail)
         )
         last = math.ceil(farthest / h) + 1
-        if last * len(family.mu) > EVALUATIONS or farthest > 500:
+        if last * len(family.mu) > MAX_EVALUATIONS or farthest > 500:
             raise grids.TooFine(f"step {h:g}: too many nodes for all scores; take a larger one")
         blur = _blur(self, last * h)
         right = np.array(

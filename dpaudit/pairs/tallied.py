@@ -17,7 +17,7 @@ On a grid: Q is a window of a cumulative product of ratios, outside of which the
 less is counted, within ``STEPS`` of that, as in :mod:`dpaudit.pairs.clones`.  The mass left
 out counts as infinite loss above; below it is far less than ``relative`` times the mass of either
 tail of the loss: where anything is left out, n is above 60, and a tail has at least an eighth of
-l, or of 1 - h, which are at least ``RAREST``.
+l, or of 1 - h, which are at least ``LEAST_PROBABILITY``.
 Rounding.  A ratio is a sum of two positive terms of 5 roundings each, its logarithm within 16 units
 and 4 of its own; masses as in ``counts``, and the ratio's.
 """
@@ -42,9 +42,9 @@ else:
     np = Later("numpy")
     grids = Later("dpaudit.grids")
 
-RAREST = 1e-13  # chances below lose digits in differences
-# Binary digits: of chances that no question is about, and beyond the precision.
-FARTHEST, GUARD = 20_000, 30
+LEAST_PROBABILITY = 1e-13  # Probabilities below this lose digits when they are subtracted.
+MAX_BITS = 20_000  # Binary digits of the smallest probability that a question can be about.
+GUARD_BITS = 30  # Binary digits kept beyond the precision.
 # Bits of a sum, for each that a term loses by the next.
 BITS_SUMMED = 200_000
 
@@ -103,7 +103,7 @@ class Tallied(Pair):
         n, likely = int(self.others) + 1, self.rare * exp(self.epsilon)
         low, high = grids.as_float(self.rare, "rare"), grids.as_float(settled(likely), "rare")
         others, own = (grids.as_float(settled(1 - p), "rare") for p in (self.rare, likely))
-        if low < RAREST or own < RAREST:
+        if low < LEAST_PROBABILITY or own < LEAST_PROBABILITY:
             raise Unsupported(
                 f"reports of chances {low:g} and 1 - {own:g}: none are rarer than 1e-13"
             )
@@ -161,9 +161,9 @@ def _beyond(rare: Number, others: int, least: int, bits: int) -> Ball:
         part = flint.arb(place) / others
         apart = part * (part / chance).log() + (1 - part) * ((1 - part) / (1 - chance)).log()
         outside = (-others * apart).exp()
-        if least > others * chance and outside < flint.arb(2) ** -FARTHEST:
+        if least > others * chance and outside < flint.arb(2) ** -MAX_BITS:
             return outside.union(0)
-        if place < others * chance and outside < flint.arb(2) ** -(bits + GUARD):
+        if place < others * chance and outside < flint.arb(2) ** -(bits + GUARD_BITS):
             return 1 - outside.union(0)
         # The smaller tail keeps its leading digits; one minus the larger would lose them.
         if place < others * chance:

@@ -11,7 +11,7 @@ from dpaudit.exact import Number
 from dpaudit.exact.wire import decode_number, encode_number
 from dpaudit.pairs.core import Pair
 
-DEEPEST = 60  # levels of nesting of a pair
+MAX_NESTING = 60  # Levels of nesting of a pair that are read.
 SIDES = ("remove", "add")  # both orders of neighbours
 
 
@@ -40,8 +40,8 @@ def from_wire(table: Mapping[str, Any]) -> tuple[tuple[Pair, ...], tuple[Pair, .
 
 
 def _read(table: Any, depth: int) -> Any:
-    if depth > DEEPEST:
-        raise InvalidParameter(f"pairs nested deeper than {DEEPEST}")
+    if depth > MAX_NESTING:
+        raise InvalidParameter(f"pairs nested deeper than {MAX_NESTING}")
     if not isinstance(table, dict):
         return decode_number(table)
     if set(table) == {"list"} and isinstance(table["list"], list):

@@ -26,7 +26,7 @@ from dpaudit.pairs import (
     product,
 )
 from dpaudit.pairs.core import Replacement, Sample
-from dpaudit.pairs.crowd import MOST
+from dpaudit.pairs.crowd import MAX_OTHERS
 from dpaudit.profiles.closed.crowd import crowd_of, delta_crowd, epsilon_crowd
 from dpaudit.profiles.closed.inner import delta_inner, epsilon_inner
 from dpaudit.profiles.closed.polls import delta_polled, epsilon_polled
@@ -42,7 +42,7 @@ from dpaudit.profiles.fourier.game import (
     is_played,
 )
 from dpaudit.profiles.fourier.profile import Profile, profile_of
-from dpaudit.profiles.fourier.smooth_interval import CLOSE, delta_smooth, epsilon_smooth
+from dpaudit.profiles.fourier.smooth_interval import WIDTH_TOLERANCE, delta_smooth, epsilon_smooth
 from dpaudit.profiles.interval import (
     RELATIVE_WIDTH,
     WIDTH,
@@ -53,26 +53,25 @@ from dpaudit.profiles.interval import (
 )
 
 FAR, FINER, SEVERAL = 60, 4, 8
-# The largest width that a grid is asked for, relative, for few rounds of little noise.
-FINE = 2e-6
-# A rate of sampled noise.
-SELDOM = Fraction(1, 500)
+FINE_WIDTH = 2e-6  # Largest relative width asked of a grid for few rounds with little noise.
+LOW_SAMPLING_RATE = Fraction(1, 500)  # Sampling rates below this count as low.
 # Transforms that fall by themselves are as fast for ends that are so many times nearer.
 FOR_LITTLE = 100
-# The ratio of the widths that are tried in turn, where the width that was asked is not reached.
-WIDER = 10
+WIDTH_RATIO = 10  # If a width is not reached, one this many times as large is tried next.
 # Relative: ends as near as this are nearer than any grid of a few thousand nodes.
 OUT_OF_GRIDS = Fraction(1, 10**7)
 
-# Fewer rounds of sampled noise are the grid's where their transforms need a smoothing: as narrow,
-# and verified in a tenth of the time.  For more kinds of them a grid takes longer, and memory that
-# grows with their number.
-FEWEST_SAMPLED, MOST_KINDS = 300, 24
-# So near, in parts of epsilon and of delta, windows of counts do without a grid.
-NEAR_EPSILON, NEAR_DELTA = Fraction(1, 100), Fraction(1, 20)
-# The error of a false-negative rate between nodes, for closed forms and for grids, whose bounds of
-# delta are no nearer.
-GAP, GAP_ON_GRIDS = 1e-7, 1e-5
+# Fewer rounds of sampled noise go to the grid if their transforms need smoothing: it is as tight,
+# and verified in a tenth of the time.
+FEWEST_SAMPLED = 300
+# For more kinds of rounds, a grid takes longer, and memory that grows with their number.
+MOST_KINDS = 24
+# Relative width of epsilon from windows of counts at which no grid is needed.
+NEAR_EPSILON = Fraction(1, 100)
+# Relative width of delta from windows of counts at which no grid is needed.
+NEAR_DELTA = Fraction(1, 20)
+RATE_ERROR = 1e-7  # Error of a false-negative rate between nodes, for closed forms.
+RATE_ERROR_ON_GRIDS = 1e-5  # The same for grids, whose bounds of delta are no closer.
 # The most factors of a product that are also bounded one by one.
 FEW_FACTORS = 8
 
@@ -92,7 +91,7 @@ def epsilon_interval(
     if width < WIDTH:
         # If the narrow width was not reached, the answer found at the wider one may be better.
         interval = narrowest(
-            interval, epsilon_interval(pair, delta, min(WIDER * width, WIDTH), near)
+            interval, epsilon_interval(pair, delta, min(WIDTH_RATIO * width, WIDTH), near)
         )
         if _is_narrow(interval, width):
             return interval
@@ -150,11 +149,11 @@ def _transformed(
         # Where an outline's grid was not enough, or no step is as small as most losses.
         largest_epsilon = math.inf if near is None else float(near.upper)
         smooth = epsilon_smooth(parts_of(pair), wanted, width / FINER, largest_epsilon)
-        if smooth is not None and _is_narrow(smooth, width / CLOSE):
+        if smooth is not None and _is_narrow(smooth, width / WIDTH_TOLERANCE):
             return smooth
     # A grid that is finer than asked costs little there.
     interval = (
-        composed(pair, wanted, min(width / FINER, FINE) if far else width / FINER)
+        composed(pair, wanted, min(width / FINER, FINE_WIDTH) if far else width / FINER)
         if few
         else epsilon_smooth(parts_of(pair), wanted, width)
     )
@@ -187,7 +186,7 @@ def _nearest(
     More reports than windows are known of from below are too many for a grid too, or know no more.
     """
     near, report = crowd.upper - crowd.lower <= part * crowd.upper, crowd_of(pair)
-    if near or (report is not None and (report.others > MOST or report.is_polled)):
+    if near or (report is not None and (report.others > MAX_OTHERS or report.is_polled)):
         return crowd
     return narrowest(by_grid(), crowd)
 
@@ -198,7 +197,7 @@ def _is_out_of_grids(interval: Interval) -> bool:
 
 def _is_seldom(pair: Pair) -> bool:
     """Whether all rates are tiny."""
-    return all(sample.rate < SELDOM for sample in _samples(pair))
+    return all(sample.rate < LOW_SAMPLING_RATE for sample in _samples(pair))
 
 
 def _samples(pair: Pair) -> list[Sample]:
@@ -217,7 +216,9 @@ def _is_narrow(interval: Interval, width: float) -> bool:
     """Whether ends are about as near as asked, times epsilon where that is below 1."""
     if is_infinite(interval.upper):
         return False
-    return float(interval.upper - interval.lower) <= CLOSE * width * min(float(interval.upper), 1.0)
+    return float(interval.upper - interval.lower) <= WIDTH_TOLERANCE * width * min(
+        float(interval.upper), 1.0
+    )
 
 
 def _above_parts(pair: Pair, interval: Interval, ends: Callable[[Pair], Interval]) -> Interval:
@@ -358,16 +359,16 @@ def tradeoff_curve(pair: Pair, alphas: Sequence[Any]) -> list[Interval]:
 def _tradeoffs(pair: Pair, rates: Sequence[Fraction]) -> list[Interval]:
     """At rates above 0, in order."""
     if pair.has_delta:
-        return tradeoff_from(lambda epsilon: _single_bounds(pair, epsilon), rates, GAP)
+        return tradeoff_from(lambda epsilon: _single_bounds(pair, epsilon), rates, RATE_ERROR)
     loss = largest_loss(pair)
     cap = math.inf if is_infinite(loss) else 0.9 * float(rounded_up(loss))
     profile = _profile(pair, min(-math.log(float(rates[0])) / 2, cap), RELATIVE_WIDTH)
 
     def bounds(epsilon: float) -> tuple[float, float]:
-        error = 0.01 * min(GAP, float(rates[0]))  # small beside what it is subtracted from
+        error = 0.01 * min(RATE_ERROR, float(rates[0]))  # small beside what it is subtracted from
         return profile.lower_at(epsilon, error)[0], profile.upper_at(epsilon, error)[0]
 
-    return tradeoff_from(bounds, rates, GAP_ON_GRIDS)
+    return tradeoff_from(bounds, rates, RATE_ERROR_ON_GRIDS)
 
 
 def _single_bounds(pair: Pair, epsilon: float) -> tuple[float, float]:

@@ -8,8 +8,9 @@ from fractions import Fraction
 from dpaudit.exact import Number, decimal_lower, decimal_upper, infinity, is_infinite
 from dpaudit.exact.arb import require_order
 
-# How far apart ends may be where nothing else is asked: of epsilon, of delta relative to it.
-WIDTH, RELATIVE_WIDTH = 1e-4, 1e-3
+WIDTH = 1e-4  # Width of an interval of epsilon, unless the caller asks for another.
+# Width of an interval of delta, relative to it, unless the caller asks for another.
+RELATIVE_WIDTH = 1e-3
 
 
 @dataclass(frozen=True)

@@ -196,10 +196,11 @@ def _points(budget: Any) -> Sequence[tuple[Number, Number]]:
 def _best_order(budget: Any) -> Fraction:
     """The order of a fixed list that lets a charge rho * order be largest."""
     with working_precision():
-        return max(_GRID, key=lambda a: _renyi_cap(budget, a) / a)
+        return max(_BUDGET_ORDERS, key=lambda a: _renyi_cap(budget, a) / a)
 
 
-_GRID = tuple(1 + Fraction(round(2 ** (k / 16 + 20)), 2**20) for k in range(-80, 241))
+# Renyi orders, from 1 + 2^-5 to 1 + 2^15, among which a budget's best is sought.
+_BUDGET_ORDERS = tuple(1 + Fraction(round(2 ** (k / 16 + 20)), 2**20) for k in range(-80, 241))
 
 
 def _needs_delta(budget: Any, method: Method) -> None:

@@ -38,7 +38,7 @@ from dpaudit.scope import Scope
 load("rules")
 
 Assumptions = tuple[Assumption, ...]
-DIGITS = 30  # significant digits of an irrational charge, rounded up
+CHARGE_DIGITS = 30  # Significant digits to which an irrational charge is rounded up.
 # A sum of fractions is rounded up beyond this, lest its digits grow without end.
 LARGEST_DENOMINATOR = 10**60
 
@@ -182,7 +182,7 @@ def ceiling(value: Any) -> Fraction | None:
         return None
     if is_symbolic(number):
         with working_precision():
-            text = decimal_upper(enclose(number), DIGITS)
+            text = decimal_upper(enclose(number), CHARGE_DIGITS)
         if text == "inf":
             return None
         number = Fraction(text)
@@ -196,20 +196,22 @@ def floor(value: Any) -> Fraction:
     if isinstance(number, Fraction):
         return number
     with working_precision():
-        return Fraction(decimal_lower(enclose(number) if is_symbolic(number) else number, DIGITS))
+        return Fraction(
+            decimal_lower(enclose(number) if is_symbolic(number) else number, CHARGE_DIGITS)
+        )
 
 
 def shortened(value: Fraction) -> Fraction:
     """The value itself or, where its denominator is very long, a little more."""
     if value.denominator <= LARGEST_DENOMINATOR:
         return value
-    return Fraction(decimal_upper(value, 2 * DIGITS))
+    return Fraction(decimal_upper(value, 2 * CHARGE_DIGITS))
 
 
 def shown(value: Fraction) -> str:
     """A sum in a message: exact where it is short."""
     text = readable(value)
-    return text if len(text) <= DIGITS else f"about {decimal_upper(value, 6)}"
+    return text if len(text) <= CHARGE_DIGITS else f"about {decimal_upper(value, 6)}"
 
 
 def read_amounts(rows: Any) -> Amounts:

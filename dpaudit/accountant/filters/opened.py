@@ -43,7 +43,8 @@ from dpaudit.nodes import Node
 from dpaudit.nodes.tables import from_table, to_table
 from dpaudit.scope import Scope
 
-HALF = Fraction(1, 2)
+# Share of delta that the conversion of a budget gets, unless the caller says otherwise.
+DEFAULT_SHARE = Fraction(1, 2)
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,7 @@ def open_filter(
     method: Method | str | None = None,
     *,
     orders: Sequence[object] | None = None,
-    share: object = HALF,
+    share: object = DEFAULT_SHARE,
 ) -> OpenFilter:
     """A filter that has spent nothing.
 

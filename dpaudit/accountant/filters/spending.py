@@ -37,9 +37,10 @@ from dpaudit.scope import Adjacency, central
 Mask = NDArray[np.bool_]
 Units = NDArray[np.int64]
 Floats = NDArray[np.float64]
-WHOLE = 2**60  # a cap in integer units: sums of two such numbers fit 64 bits
+CAP_UNITS = 2**60  # A cap in integer units; the sum of two such numbers fits into 64 bits.
 TOO_MUCH = 2**61  # units: above every cap, and a sum with one still fits 64 bits
-ROUNDING = 2.0**-48  # far more than the arithmetic of a charge can be off, relatively
+# Relative error of a charge, far above that of its floating-point arithmetic.
+CHARGE_ROUNDING = 2.0**-48
 
 
 NEEDED = {"label", "noise_multiplier"}
@@ -115,8 +116,8 @@ class Spending:
         valid = np.isfinite(multipliers) & (multipliers > 0) & on
         safe = np.where(valid, multipliers, 1.0)
         above, below = self._units(price, safe)
-        fits = valid & (self._upper + above <= WHOLE)
-        doubtful = valid & ~fits & (self._lower + below <= WHOLE)
+        fits = valid & (self._upper + above <= CAP_UNITS)
+        doubtful = valid & ~fits & (self._lower + below <= CAP_UNITS)
         for trial in np.flatnonzero(doubtful):
             charge = price.exactly(float(safe[trial]))
             fits[trial] = self.spent(int(trial)) + charge <= self._cap
@@ -144,12 +145,12 @@ class Spending:
     def _units(self, price: Price, multipliers: Floats) -> tuple[Units, Units]:
         """A charge in 2^-60 of the cap, rounded up (to at least 1) and down."""
         with np.errstate(all="ignore"):
-            share = (1.0 / (multipliers * self._roots[price])) ** price.power * WHOLE
+            share = (1.0 / (multipliers * self._roots[price])) ** price.power * CAP_UNITS
         if not np.all(share >= 0):
             # A NaN would become the most negative integer, which gives everything back.
             raise InvalidParameter(f"{self.node.head}: a charge is negative or not a number")
-        above = np.minimum(np.ceil(share * (1 + ROUNDING)), TOO_MUCH)
-        below = np.minimum(np.floor(share * (1 - ROUNDING)), TOO_MUCH)
+        above = np.minimum(np.ceil(share * (1 + CHARGE_ROUNDING)), TOO_MUCH)
+        below = np.minimum(np.floor(share * (1 - CHARGE_ROUNDING)), TOO_MUCH)
         return np.maximum(above, 1).astype(np.int64), below.astype(np.int64)
 
 

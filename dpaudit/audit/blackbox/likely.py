@@ -27,9 +27,11 @@ from dpaudit.audit.verdict import Ruling, Verdict, judge
 from dpaudit.curator.proposal import FARTHEST, ROUNDED, NoLikelihood, Proposal
 
 LIKELIHOOD_STREAM = 3  # Number of the random stream: 0 to 2 belong to plain audits and to searches.
-PILOT, LEANING = 2_000, 2_000  # trials of a pilot, and those that choose the direction
+PILOT_TRIALS = 2_000  # Trials of a pilot, from which a proposal is judged.
+DIRECTION_TRIALS = 2_000  # Plain trials from which the direction of the tilt is estimated.
 MOST_CELLS = 2_000_000  # numbers and outputs of one call
-MOST_LEAN, PRECISIONS = 30.0, (1 / 16, 4.0)  # of leaned scores: mean, inverse variance
+MAX_TILT_MEAN = 30.0  # Largest mean, in standard deviations, of tilted noise.
+TILT_PRECISIONS = (1 / 16, 4.0)  # Smallest and largest inverse variance of tilted noise.
 SIGNIFICANT_ERRORS = 4.0  # Standard errors that a mean must exceed; smaller ones count as 0.
 MAX_LOSS_WEIGHED = 50.0  # Nats at which a loss is clipped when a direction is chosen.
 
@@ -97,7 +99,7 @@ class _Trials(Search):
         self, layout: Layout, run: Run, wanted: list[Wanted], terms: Terms, *, affine: bool
     ) -> None:
         errors = 1 - terms.confidence, terms.refute_at
-        pilot = min(PILOT, max(FEWEST_PILOT, terms.trials // 4))
+        pilot = min(PILOT_TRIALS, max(FEWEST_PILOT, terms.trials // 4))
         super().__init__(wanted, errors, runs=terms.trials, pilot=pilot)
         self.layout, self.key, self.stage = layout, (terms.seed, int(affine)), 0
         self.unconfirmed = 0
@@ -135,7 +137,7 @@ class _Trials(Search):
         By Stein's identity E[l t] = E[l'] and E[l (t^2 - 1)] = E[l''] for a standard normal t.
         Noise that leans by the s-th power of e^loss has mean s l' and precision 1 - s l''.
         """
-        scores = self.fresh(side).standard_normal((LEANING, len(self.layout.laws)))
+        scores = self.fresh(side).standard_normal((DIRECTION_TRIALS, len(self.layout.laws)))
         solved = self.solver.solve(side, scores)
         parts = np.where(solved.sure[:, None], np.nan_to_num(solved.ratios), 0.0)
         parts = parts.clip(-MAX_LOSS_WEIGHED, MAX_LOSS_WEIGHED)
@@ -157,8 +159,8 @@ class _Trials(Search):
         self, side: int, proposal: Proposal, runs: int, rng: np.random.Generator
     ) -> tuple[Array, Array, Array]:
         slope, curvature = self.leans[side]
-        precision = np.clip(1 - proposal.shift * curvature, *PRECISIONS)
-        mean = np.clip(proposal.shift * slope / precision, -MOST_LEAN, MOST_LEAN)
+        precision = np.clip(1 - proposal.shift * curvature, *TILT_PRECISIONS)
+        mean = np.clip(proposal.shift * slope / precision, -MAX_TILT_MEAN, MAX_TILT_MEAN)
         scores = rng.standard_normal((runs, len(mean)))
         leaning = rng.random(runs) >= proposal.plain
         scores[leaning] = mean + scores[leaning] / np.sqrt(precision)

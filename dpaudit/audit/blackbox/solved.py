@@ -35,16 +35,19 @@ NOISE_TOLERANCE = 1e-6
 OUTPUT_ROUNDING = 1e-12  # Relative rounding error allowed to an output.
 # Relative margin for rounding of solved noise and of its log ratios; losses are lowered by it.
 RATIO_ROUNDING = 1e-9
-DEAD, DEPENDENT = 1e-12, 1e-9  # slopes beside the outputs' size, and beside the largest slope
+LEAST_SLOPE = 1e-12  # Slopes below this share of the outputs' size count as 0.
+RANK_TOLERANCE = 1e-9  # Slopes below this share of the largest one do not add to the rank.
 # Standard deviations of the noise on which the maps are fitted.
 FITTED_DEVIATIONS = (1.0, 2.0, 4.0)
 FITTED_EXAMPLES = 200  # Noise vectors on which the maps are fitted, at the least.
-MOST_AFFINE, MOST_MONOTONE = 500, 32  # numbers of noise a trial
+MOST_AFFINE = 500  # Noise values a trial, if outputs are affine in them.
+MOST_MONOTONE = 32  # Noise values a trial, if outputs are only monotone in them.
 # Noise values at which a monotone output is tabulated before its root is bracketed.
 NOISE_GRID = np.array(
     [-8, -6.5, -5, -4, -3, -2.3, -1.6, -1, -0.5, 0, 0.5, 1, 1.6, 2.3, 3, 4, 5, 6.5, 8]
 )
-STEP, SMALL_STEP = 1e-4, 1e-6  # of numerical slopes, in standard normal noise
+SLOPE_STEP = 1e-4  # Step of numerical slopes, in standard normal noise.
+SMALL_SLOPE_STEP = 1e-6  # A smaller step, with which slopes are compared.
 # Largest relative difference of an output's slopes at the two step sizes, if it is smooth.
 SLOPE_AGREEMENT = 1e-3
 ROUNDED_OUTPUT = (
@@ -149,13 +152,13 @@ class Affine:
         self.maps = [np.linalg.lstsq(design, _finite(run(s, noise)))[0] for s in (0, 1)]
         sizes = [np.abs(run(s, noise)).max() + 1e-300 for s in (0, 1)]
         slopes = [np.abs(m[1:]).max(axis=1) / n for m, n in zip(self.maps, sizes, strict=True)]
-        self.live = np.max(slopes, axis=0) > DEAD
+        self.live = np.max(slopes, axis=0) > LEAST_SLOPE
         for side in (0, 1):
             self.maps[side][1:][~self.live] = 0
             self.check(side, noise)
         singular_values = [np.linalg.svd(m[1:][self.live], compute_uv=False) for m in self.maps]
         count = int(self.live.sum())
-        rank = min(int(np.sum(s > DEPENDENT * s.max(initial=0))) for s in singular_values)
+        rank = min(int(np.sum(s > RANK_TOLERANCE * s.max(initial=0))) for s in singular_values)
         if not count:
             raise NoLikelihood(ROUNDED_OUTPUT)
         if rank < count:
@@ -238,7 +241,7 @@ class Monotone:
         differences = []
         for k, _ in self.order:
             step = np.eye(scores.shape[1])[k]
-            for h in (STEP, SMALL_STEP):
+            for h in (SLOPE_STEP, SMALL_SLOPE_STEP):
                 up, down = (self.outputs(side, scores + sign * h * step) for sign in (1, -1))
                 differences.append((up - down) / (2 * h))
         slopes, small = np.stack(differences[::2], axis=2), np.stack(differences[1::2], axis=2)

@@ -39,7 +39,7 @@ from dpaudit.pairs import (
     largest_loss,
 )
 from dpaudit.pairs.balls import Delta
-from dpaudit.pairs.cases import MOST, delta_of_cases, has_closed_cases
+from dpaudit.pairs.cases import MAX_CASES, delta_of_cases, has_closed_cases
 from dpaudit.pairs.core import Binomial, Lattice, Opposition, Tally
 from dpaudit.pairs.enumerated import is_enumerable
 
@@ -61,7 +61,7 @@ def is_form(pair: Pair) -> bool:
 
 
 @lru_cache(maxsize=256)
-def has_cases(pair: Pair, most: int = MOST) -> bool:
+def has_cases(pair: Pair, most: int = MAX_CASES) -> bool:
     """Whether this is a product of at most ``most`` cases, each factor once.
 
     It has branches, or is normal noise with Laplace noise.

@@ -18,13 +18,13 @@ from dpaudit.pairs.core import Report
 from dpaudit.pairs.crowd import windows
 from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
 
-# Fewer are the grid's alone.
-FEWEST = 2**20
-BITS = 200  # precision of the balls at delta near 1
+FEWEST_OTHERS = 2**20  # Other reports; for fewer, the grid answers.
+BALL_BITS = 200  # Precision of the balls, in bits, at delta near 1.
 SMALLEST_LOG = -700.0  # log of the smallest delta: a float underflows below
-# Parts of delta: the mass that windows leave out, and the margin for rounding.
-LEFT, DECIMAL_ERROR = Fraction(1, 10**7), Fraction(1, 10**9)
-WIDEST, SMALLEST = Fraction(1, 10**40), Fraction(1, 10**300)
+LEFT_OUT = Fraction(1, 10**7)  # Share of delta that the windows leave out.
+DECIMAL_ERROR = Fraction(1, 10**9)  # Share of delta that is kept as a margin for rounding.
+WINDOW_MASS = Fraction(1, 10**40)  # Mass that the windows leave out when delta is sought.
+LEAST_WINDOW_MASS = Fraction(1, 10**300)  # The windows never leave out less mass than this.
 
 
 def crowd_of(pair: Pair) -> Report | None:
@@ -32,7 +32,7 @@ def crowd_of(pair: Pair) -> Report | None:
     report = pair.report
     if report is None or is_symbolic(report.others):
         return None
-    return report if report.others.denominator == 1 and report.others >= FEWEST else None
+    return report if report.others.denominator == 1 and report.others >= FEWEST_OTHERS else None
 
 
 def epsilon_crowd(pair: Pair, delta: Fraction) -> Interval | None:
@@ -43,8 +43,8 @@ def epsilon_crowd(pair: Pair, delta: Fraction) -> Interval | None:
     report = crowd_of(pair)
     if report is None or log_delta < SMALLEST_LOG:
         return None
-    with flint.ctx.workprec(BITS - 2 * int(log_delta)):
-        bounds = windows(report, delta * LEFT)
+    with flint.ctx.workprec(BALL_BITS - 2 * int(log_delta)):
+        bounds = windows(report, delta * LEFT_OUT)
         if bounds is None:
             return None
         smaller, larger = (number(delta * (1 + side * DECIMAL_ERROR)) for side in (-1, 1))
@@ -101,13 +101,13 @@ def delta_crowd(pair: Pair, epsilon: Fraction) -> Interval | None:
     report = crowd_of(pair)
     if report is None:
         return None
-    with flint.ctx.workprec(2 * BITS):
-        wide = windows(report, WIDEST)
+    with flint.ctx.workprec(2 * BALL_BITS):
+        wide = windows(report, WINDOW_MASS)
         if wide is None:
             return None
         # Windows as wide as what was found asks for.
-        about = Fraction(rounded_up(wide.most(number(epsilon)))) * LEFT
-        bounds = windows(report, max(about, SMALLEST)) or wide
+        about = Fraction(rounded_up(wide.most(number(epsilon)))) * LEFT_OUT
+        bounds = windows(report, max(about, LEAST_WINDOW_MASS)) or wide
         upper = bounds.most(number(epsilon))
         low = bounds.least(number(epsilon)) if bounds.exact else number(0)
     shown = {"form": "crowd", "epsilon": str(epsilon)}

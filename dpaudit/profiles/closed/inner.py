@@ -20,15 +20,14 @@ from dpaudit.profiles.fourier.engine import epsilon_outline, parts_of
 from dpaudit.profiles.fourier.profile import Profile, profile_of
 from dpaudit.profiles.interval import Interval, rounded_up
 
-BITS = 200  # precision of the formula, whose inner deltas are floats
-LARGEST = 2.0**10  # an epsilon above it, in nats, counts as infinite
+FORMULA_BITS = 200  # Precision of the formula, in bits; the inner deltas are floats.
+MAX_EPSILON = 2.0**10  # Nats: an epsilon above this counts as infinite.
 METHOD = "a formula of composed profiles"
-SMALLEST = 2.0**-40  # an epsilon below it is not searched for
-# Relative widths: of an inner delta from one grid, and of the epsilon that is found.
-INNER_WIDTH, WIDTH = 4e-3, 1e-5
-# A part of delta that is left to a checker, which has errors of its own; a part of it by which a
-# composition that was tilted for another loss may err.
-LEFT, ERROR = 2e-2, 1e-6
+LEAST_EPSILON = 2.0**-40  # Nats: the search for epsilon stops here.
+INNER_WIDTH = 4e-3  # Relative width of an inner delta from one grid.
+ROOT_WIDTH = 1e-5  # Relative width of the epsilon that is found.
+CHECKER_SHARE = 2e-2  # Share of delta left to the checker, which has rounding errors of its own.
+RETILT_ERROR = 1e-6  # Share of delta by which a composition tilted for another loss may err.
 
 
 @dataclass(eq=False)
@@ -53,14 +52,14 @@ class Composed:
         return self._above(pair, 0.0) + (1 - x).max(0)
 
     def _above(self, pair: Pair, loss: float) -> Ball:
-        error = float(self.delta) * ERROR
+        error = float(self.delta) * RETILT_ERROR
         bounds = (self._profile(one).upper_at(loss, error)[0] for one in pair.alternatives)
         return fraction(Fraction(max(bounds)))
 
     def _profile(self, pair: Pair) -> Profile:
         if pair not in self.profiles:
             near = epsilon_outline(pair, self.delta, INNER_WIDTH).upper
-            at = min(float(near), LARGEST)
+            at = min(float(near), MAX_EPSILON)
             self.profiles[pair] = profile_of(parts_of(pair), at, INNER_WIDTH)
         return self.profiles[pair]
 
@@ -80,7 +79,7 @@ def delta_inner(pair: Pair, epsilon: Fraction) -> Interval:
     """An upper bound of delta at epsilon >= 0."""
     import flint
 
-    with flint.ctx.workprec(BITS):
+    with flint.ctx.workprec(FORMULA_BITS):
         # How small delta may be is not known yet: first a bound by a grid for a tiny one.
         first = _bound(pair, epsilon, Composed(Fraction(1, 10**12)))
         inner = Composed(min(max(Fraction(first), Fraction(1, 10**200)), Fraction(1, 2)))
@@ -94,8 +93,8 @@ def epsilon_inner(pair: Pair, delta: Fraction) -> Interval:
     """An upper bound of epsilon at delta > 0."""
     import flint
 
-    inner, wanted = Composed(delta), float(delta) * (1 - LEFT)
-    with flint.ctx.workprec(BITS):
+    inner, wanted = Composed(delta), float(delta) * (1 - CHECKER_SHARE)
+    with flint.ctx.workprec(FORMULA_BITS):
 
         def excess(epsilon: float) -> float:
             return math.log(max(_bound(pair, Fraction(epsilon), inner), 1e-300) / wanted)
@@ -103,14 +102,14 @@ def epsilon_inner(pair: Pair, delta: Fraction) -> Interval:
         high = 1.0 if excess(0.0) > 0 else 0.0
         while excess(high) > 0:
             high *= 2
-            if high > LARGEST:
+            if high > MAX_EPSILON:
                 return Interval(Fraction(0), infinity(), method=METHOD)
-        while high > SMALLEST and excess(high / 2) <= 0:
+        while high > LEAST_EPSILON and excess(high / 2) <= 0:
             high /= 2
-        if high > SMALLEST:
-            root = float(brentq(excess, high / 2, high, rtol=WIDTH, xtol=WIDTH * high))
+        if high > LEAST_EPSILON:
+            root = float(brentq(excess, high / 2, high, rtol=ROOT_WIDTH, xtol=ROOT_WIDTH * high))
             while root < high and excess(root) > 0:
-                root *= 1 + WIDTH
+                root *= 1 + ROOT_WIDTH
             high = min(root, high)
     upper = Fraction(decimal_upper(Fraction(high)))
     shown = {"form": "inner", "epsilon": str(upper), "step": str(inner.step)}

@@ -10,9 +10,9 @@ as P(S + Ber(p) >= t) = T(t) + p f(t - 1).  Any t is a lower bound, any k as wel
 through: delta is no monotone function of k, as counts are whole numbers.
 
 Numbers.  Binomial masses are exp of sums of logarithms of factorials, each the float next to Arb's:
-relative errors of ``_relative``.  Beyond a window masses fall geometrically.  The convolution is by
-fast Fourier transforms, whose error at any place is at most ``TRANSFORM`` log2 N roundings of the
-product of both laws' euclidean norms.
+relative errors of ``_relative``.  Beyond a window masses fall geometrically.  The convolution uses
+fast Fourier transforms of length N, whose error at any place is at most ``TRANSFORM_ROUNDINGS``
+log2(N) units of roundoff times the product of the two laws' Euclidean norms.
 """
 
 from __future__ import annotations
@@ -35,14 +35,17 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 MOST_OTHERS = 20_000  # other reports: each number of ones among them is tried
 LARGEST_LOSS = 30.0  # largest epsilon of a report
-# Windows reach so many deviations and counts; numbers of others that are looked at together.
-DEVIATIONS, MORE, BLOCK = 9.0, 40, 128
-# Covers what a bound's own roundings are.
-TRANSFORM, OUTWARD = 32.0, 1 + 1e-12
-# The numbers of k that are tried first, at either end and between; attempts; and the relative
-# distance of bounds from a root.
-ENDS, BETWEEN, ATTEMPTS, ROOT_MARGIN = 40, 8, 6, 1e-7
-SMALLEST = 1e-11  # deltas and losses below are answered by other routes
+WINDOW_DEVIATIONS = 9.0  # Standard deviations that a window of counts reaches from the mean.
+WINDOW_COUNTS = 40  # Counts that a window reaches beyond that.
+BLOCK_OTHERS = 128  # Numbers of others that are evaluated together.
+# Rounding errors of a transform, in units of the last place; covers those of the bound itself.
+TRANSFORM_ROUNDINGS = 32.0
+ROUND_UP = 1 + 1e-12  # Factor above the relative rounding error of a bound's last steps.
+FIRST_ENDS = 40  # Values of k that are tried first at either end.
+FIRST_BETWEEN = 8  # Values of k that are tried first between the ends.
+MAX_ROUNDS = 6  # Rounds in which further values of k are tried.
+ROOT_MARGIN = 1e-7  # Relative distance from a root at which its bounds are taken.
+LEAST_ANSWERED = 1e-11  # Smaller deltas and losses are left to other routes.
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class Poll:
     def _binomial(self, trials: Indices, chance: float, other_rate: float) -> tuple[Floats, Floats]:
         """Masses of windows, in rows, and what is at most beyond them."""
         sd = math.sqrt(self.others * chance * other_rate)
-        width = min(2 * math.ceil(DEVIATIONS * sd) + 2 * MORE, self.others + 1)
+        width = min(2 * math.ceil(WINDOW_DEVIATIONS * sd) + 2 * WINDOW_COUNTS, self.others + 1)
         first = np.clip(np.rint(trials * chance).astype(np.int64) - width // 2, 0, None)
         counts = first[:, None] + np.arange(width)
         inside = counts <= trials[:, None]
@@ -105,8 +108,8 @@ class Poll:
         turned = np.fft.rfft(ones, size, axis=1) * np.fft.rfft(zeros, size, axis=1)
         masses = np.maximum(np.fft.irfft(turned, size, axis=1)[:, :length], 0.0)
         norms = np.linalg.norm(ones, axis=1) * np.linalg.norm(zeros, axis=1)
-        off = TRANSFORM * UNIT * math.log2(2 * size) * norms
-        return masses, (off + left + right) * OUTWARD
+        off = TRANSFORM_ROUNDINGS * UNIT * math.log2(2 * size) * norms
+        return masses, (off + left + right) * ROUND_UP
 
     def bounds(self, x: float, ks: Indices) -> tuple[Floats, Floats]:
         """delta_k from below and from above."""
@@ -119,17 +122,17 @@ class Poll:
         masses, off = self.sums(ks)
         ahead = np.cumsum(masses[:, ::-1], axis=1)[:, ::-1] - masses
         relative = 2 * self._relative + (masses.shape[1] + 16) * UNIT
-        lost = (gain + (x - 1) * masses.shape[1] + slack) * off * OUTWARD
+        lost = (gain + (x - 1) * masses.shape[1] + slack) * off * ROUND_UP
         above = (gain + slack) * (1 + relative) * masses - (x - 1) * (1 - relative) * ahead
         below = (gain - slack) * (1 - relative) * masses - (x - 1) * (1 + relative) * ahead
-        high = np.maximum(above.max(axis=1), 0.0) * OUTWARD + lost
-        return np.maximum(below.max(axis=1) / OUTWARD - lost, 0.0), np.minimum(high, 1.0)
+        high = np.maximum(above.max(axis=1), 0.0) * ROUND_UP + lost
+        return np.maximum(below.max(axis=1) / ROUND_UP - lost, 0.0), np.minimum(high, 1.0)
 
     def largest(self, x: float) -> tuple[float, float, Indices]:
         """Bounds over all k, and the k that are the largest of their blocks."""
         low, high, where = 0.0, 0.0, []
-        for start in range(0, self.others + 1, BLOCK):
-            ks = np.arange(start, min(start + BLOCK, self.others + 1))
+        for start in range(0, self.others + 1, BLOCK_OTHERS):
+            ks = np.arange(start, min(start + BLOCK_OTHERS, self.others + 1))
             below, above = self.bounds(x, ks)
             low, high = max(low, float(below.max())), max(high, float(above.max()))
             where.append(int(ks[above.argmax()]))
@@ -161,17 +164,19 @@ def _shown(epsilon: Fraction) -> dict[str, str]:
 def epsilon_polled(pair: Pair, delta: Fraction) -> Interval | None:
     """Epsilon at delta > 0 from both sides; None where this form does not apply."""
     poll, goal = _poll(pair), float(delta)
-    if poll is None or goal < SMALLEST:
+    if poll is None or goal < LEAST_ANSWERED:
         return None
     ks = np.arange(poll.others + 1)
     places = np.unique(
-        np.concatenate((ks[:ENDS], ks[-ENDS:], ks[:: max(poll.others // BETWEEN, 1)]))
+        np.concatenate(
+            (ks[:FIRST_ENDS], ks[-FIRST_ENDS:], ks[:: max(poll.others // FIRST_BETWEEN, 1)])
+        )
     )
-    for _ in range(ATTEMPTS):
+    for _ in range(MAX_ROUNDS):
         root = _root(poll, places, goal)
         upper = Fraction(rounded_up(root * (1 + ROOT_MARGIN) + ROOT_MARGIN**2))
-        _, high, where = poll.largest(math.exp(float(upper)) / OUTWARD)
-        if high <= goal / OUTWARD:
+        _, high, where = poll.largest(math.exp(float(upper)) / ROUND_UP)
+        if high <= goal / ROUND_UP:
             lower = _reached(poll, places, root, goal)
             return Interval(lower, upper, _shown(lower), _shown(upper), "one poll")
         places = np.union1d(places, where)
@@ -182,8 +187,8 @@ def _reached(poll: Poll, some: Indices, root: float, goal: float) -> Fraction:
     """The first of a few decimals below a root, ever farther, at which delta is enough."""
     for k in range(5):
         lower = Fraction(rounded_down(root * (1 - ROOT_MARGIN * 10**k)))
-        below, _ = poll.bounds(math.exp(float(lower)) * OUTWARD, some)
-        if float(below.max()) >= goal * OUTWARD:
+        below, _ = poll.bounds(math.exp(float(lower)) * ROUND_UP, some)
+        if float(below.max()) >= goal * ROUND_UP:
             return lower
     return Fraction(0)
 
@@ -205,9 +210,9 @@ def delta_polled(pair: Pair, epsilon: Fraction) -> Interval | None:
     if poll is None or epsilon > LARGEST_LOSS:
         return None
     x = math.exp(float(epsilon))
-    low = poll.largest(x * OUTWARD)[0]
-    high = poll.largest(x / OUTWARD)[1]
-    if high > 0 and high < SMALLEST:
+    low = poll.largest(x * ROUND_UP)[0]
+    high = poll.largest(x / ROUND_UP)[1]
+    if high > 0 and high < LEAST_ANSWERED:
         return None
     shown = _shown(epsilon)
     return Interval(

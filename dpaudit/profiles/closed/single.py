@@ -18,16 +18,18 @@ from dpaudit.pairs.balls import fraction, number
 from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
 
 Ball = Any
-PRECISIONS = (200, 500, 1500, 5000)  # bits, tried in turn until a comparison is decided
+BALL_PRECISIONS = (200, 500, 1500, 5000)  # Bits, raised until a comparison is decided.
 LARGEST_EXPONENT = 40  # an epsilon of 2^40 counts as infinite
-FAR = Fraction(60)
-SMALLEST = 200  # halvings of epsilon before it counts as 0
-BISECTIONS = 52  # bits of an end
-RELATIVE = Fraction(1, 10**14)
-ROOT = 2.0**-50  # relative error of a root in floats, which exact comparisons mend
-FLAT = -1e4  # log of a delta of 0, for the search alone
-CLOSE = Fraction(1, 2**49)
-LONGEST_SUM, SHARPEST = 10**4, Fraction(1, 10**5)
+# Nats: the lower bound of an infinite epsilon, if delta here is above the given one.
+UNREACHED_EPSILON = Fraction(60)
+MAX_HALVINGS = 200  # Halvings of epsilon before it counts as 0.
+BOUND_BITS = 52  # Bits to which an end of the interval is narrowed.
+# Relative width of the interval of delta, and of a step away from an uncertain root.
+DELTA_WIDTH = Fraction(1, 10**14)
+ROOT_TOLERANCE = 2.0**-50  # Relative error of a root found in floats; exact comparisons correct it.
+LOG_OF_ZERO = -1e4  # Stands for the log of delta = 0 in the search.
+# Relative distance around a guessed root at which exact comparisons bracket it.
+GUESS_MARGIN = Fraction(1, 2**49)
 
 # --- solving -------------------------------------------------------------------------------------
 
@@ -36,7 +38,7 @@ def _precisions() -> Generator[None, None, None]:
     """Rising working precisions, each until the next is asked for; close it afterwards."""
     import flint
 
-    for bits in PRECISIONS:
+    for bits in BALL_PRECISIONS:
         with flint.ctx.workprec(bits):
             yield
 
@@ -47,7 +49,7 @@ def delta_single(pair: Pair, epsilon: Fraction) -> Interval:
     with closing(_precisions()) as precisions:
         for _ in precisions:
             low, high = _ends(pair.delta(fraction(epsilon).exp()))
-            if high - low <= RELATIVE * high:
+            if high - low <= DELTA_WIDTH * high:
                 break
     shown = {"form": "closed", "epsilon": str(epsilon)}
     return Interval(rounded_down(low), rounded_up(high), shown, shown, "closed form")
@@ -63,7 +65,8 @@ def _ends(ball: Ball) -> tuple[Fraction, Fraction]:
 def epsilon_single(pair: Pair, delta: Fraction) -> Interval:
     """The smallest epsilon >= 0 with delta(epsilon) <= delta, between ends of 12 digits.
 
-    Where no epsilon suffices, the lower end is ``FAR``, if delta there is above the given one.
+    If no epsilon suffices, the lower end is ``UNREACHED_EPSILON``, provided that delta there is
+    above the given one.
     """
     from dpaudit.exact import infinity
 
@@ -72,7 +75,9 @@ def epsilon_single(pair: Pair, delta: Fraction) -> Interval:
         return Interval(Fraction(0), Fraction(0), {}, shown, "closed form")
     bracket = _bracket(lambda epsilon: _compare(pair, epsilon, delta) == -1)
     if bracket is None:
-        reached = FAR if _compare(pair, FAR, delta) == 1 else Fraction(0)
+        reached = (
+            UNREACHED_EPSILON if _compare(pair, UNREACHED_EPSILON, delta) == 1 else Fraction(0)
+        )
         return Interval(reached, infinity(), _shown(reached), method="closed form")
     low, high = _certain(pair, _narrowed(pair, bracket, delta), delta)
     lower, upper = rounded_down(low), rounded_up(high)
@@ -100,7 +105,7 @@ def _certain(
 ) -> tuple[Fraction, Fraction]:
     """The left end moved down until delta there is above the given one for certain."""
     low, high = bracket
-    step = high * RELATIVE
+    step = high * DELTA_WIDTH
     while low > 0 and _compare(pair, low, delta) != 1:
         low, step = max(low - step, Fraction(0)), step * 4
     return low, high
@@ -112,7 +117,7 @@ def _bracket(holds: Callable[[Fraction], bool]) -> tuple[Fraction, Fraction] | N
     high = next(filter(holds, powers), None)
     if high is None:
         return None
-    for _ in range(SMALLEST):
+    for _ in range(MAX_HALVINGS):
         if not holds(high / 2):
             break
         high /= 2
@@ -128,13 +133,13 @@ def _narrowed(
     """
     low, high = bracket
     for guess in _guesses(pair, bracket, delta):
-        left, right = guess * (1 - CLOSE), guess * (1 + CLOSE)
+        left, right = guess * (1 - GUESS_MARGIN), guess * (1 + GUESS_MARGIN)
         if low < left and right < high and _compare(pair, right, delta) == -1:
             high = right
             if _compare(pair, left, delta) != -1:
                 low = left
                 break
-    while high - low > high / 2**BISECTIONS:
+    while high - low > high / 2**BOUND_BITS:
         middle = (low + high) / 2
         low, high = (low, middle) if _compare(pair, middle, delta) == -1 else (middle, high)
     return low, high
@@ -150,10 +155,12 @@ def _guesses(pair: Pair, bracket: tuple[Fraction, Fraction], delta: Fraction) ->
 
     def excess(epsilon: float) -> float:
         ball = pair.delta(fraction(Fraction(epsilon)).exp()).mid()
-        return max(float((ball / number(delta)).log()), FLAT) if ball > 0 else FLAT
+        return max(float((ball / number(delta)).log()), LOG_OF_ZERO) if ball > 0 else LOG_OF_ZERO
 
     low, high = map(float, bracket)
     with closing(_precisions()) as precisions:
         next(precisions)
         if excess(low) > 0 > excess(high):
-            yield Fraction(float(brentq(excess, low, high, xtol=low * ROOT, rtol=ROOT)))
+            yield Fraction(
+                float(brentq(excess, low, high, xtol=low * ROOT_TOLERANCE, rtol=ROOT_TOLERANCE))
+            )

@@ -25,10 +25,8 @@ from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
 
 Bounds = Callable[[float], tuple[float, float]]
 Reals = NDArray[np.float64]
-# The number of epsilons at first, over all that may matter.
-COARSE = 48
-# The most times that an interval is halved: by then they are 2^-16 as long.
-ROUNDS = 16
+FIRST_NODES = 48  # Epsilons evaluated at first, spread over all that may matter.
+MAX_HALVINGS = 16  # Times that an interval may be halved, to 2^-16 of its length.
 SMALLEST_X = 1e-7  # the smallest exp(epsilon) of a node
 # The rounding error of sums and products of floats below 1.
 ROUND_OFF = 1e-14
@@ -77,7 +75,7 @@ def tradeoff_from(bounds: Bounds, alphas: Sequence[Fraction], gap: float) -> lis
     for alpha in alphas:
         if alpha <= 0 or alpha >= 1:
             raise InvalidParameter(f"alpha = {alpha}: expected a rate strictly between 0 and 1")
-    first = np.linspace(math.log(SMALLEST_X), -math.log(float(min(alphas))), COARSE)
+    first = np.linspace(math.log(SMALLEST_X), -math.log(float(min(alphas))), FIRST_NODES)
     nodes = _Nodes(np.exp(first), *np.array([bounds(float(epsilon)) for epsilon in first]).T)
     tradeoffs = []
     for alpha in alphas:
@@ -92,7 +90,7 @@ def _refined(bounds: Bounds, nodes: _Nodes, alpha: float, gap: float) -> _Nodes:
     The bounds are asked together, where no chord is much nearer than they are to each other, and
     either one as if it were delta.
     """
-    for _ in range(ROUNDS):
+    for _ in range(MAX_HALVINGS):
         x, lower, upper = nodes.x, nodes.lower, nodes.upper
         apart = upper - lower
         missed = np.zeros(len(x) - 1, bool)

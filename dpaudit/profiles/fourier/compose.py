@@ -57,8 +57,9 @@ from dpaudit.profiles.grid.stack import Stack
 
 ALIAS_EXPONENT = 42.0  # nats: e^-42 is below a float's rounding
 MAXIMUM_PERIOD = 2**23  # losses of a window: 128 MB
-TERM = 128  # roundings of a term's parts
-SHIFTS = tuple(0.04 * 1.5**k for k in range(10))
+TERM_ROUNDINGS = 128  # Rounding errors of one term, in units of the last place of its parts' sizes.
+# Exponents, in units of the stack's scale, that are tried for a Chernoff bound of the window.
+WINDOW_SHIFTS = tuple(0.04 * 1.5**k for k in range(10))
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,7 @@ def _reach(stack: Stack, tilt: float, cumulant: float, unit: float, budget: floa
 
     The best of several shifts, found on the outline, then for certain.
     """
-    shifts = [unit * factor for factor in SHIFTS]
+    shifts = [unit * factor for factor in WINDOW_SHIFTS]
     near = stack.outline.cumulant(tilt)
     rough = [(stack.outline.cumulant(tilt + s) - near + budget) / abs(s) for s in shifts]
     shift = shifts[min(range(len(shifts)), key=rough.__getitem__)]
@@ -221,8 +222,8 @@ def delta_at(composition: Composition, epsilon: float) -> Delta:
 def _summed(composition: Composition, kappa: int, terms: int, beyond: float) -> tuple[float, float]:
     """F, and what rounding may change in it; ``beyond`` is exp(s).
 
-    A term errs by less than ``TERM`` roundings of its parts' sizes: phases, ratios and the sum of
-    up to 2^16 terms in pairs have 10, 25 and 40 at most.
+    The rounding error of a term is less than ``TERM_ROUNDINGS`` units of roundoff of its parts'
+    sizes: phases, ratios and the pairwise sum of up to 2^16 terms have at most 10, 25 and 40.
     """
     kernel, period = composition.kernel, composition.window.period
     spend(len(kernel.indices) / 10, "a Fourier sum")
@@ -236,7 +237,7 @@ def _summed(composition: Composition, kappa: int, terms: int, beyond: float) -> 
     value = float(np.sum((kernel.weighted * phases * weights).real))
     size = kernel.sizes[0] * (1 + remainders[0]) + beyond * kernel.sizes[1] * (1 + remainders[1])
     errors = np.sqrt(weights.real**2 + weights.imag**2) * kernel.rounding
-    return value, float(np.sum(errors)) + TERM * UNIT * size
+    return value, float(np.sum(errors)) + TERM_ROUNDINGS * UNIT * size
 
 
 def _outward(

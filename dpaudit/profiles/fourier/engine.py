@@ -17,18 +17,19 @@ from dpaudit.profiles.fourier.steps import aligned, first_step
 from dpaudit.profiles.fourier.witness import witness
 from dpaudit.profiles.interval import Interval, rounded_down, rounded_up
 
-ATTEMPTS = 4  # grids that are tried, each finer
+MAX_GRIDS = 4  # Grids that are tried, each finer than the last.
 # Part of the width by which ends are moved outward: room for a checker with errors of its own.
 ROUNDING_PARTS = 1 / 64
-EFFORT = 2**22  # numbers of a transform that is still made
-WORTHWHILE = 1.2  # a finer grid has to narrow the interval by this factor
+MAX_TRANSFORM = 2**22  # Numbers of the largest Fourier transform that is made.
+# Factor by which a finer grid must narrow the interval; else no finer one follows.
+LEAST_NARROWING = 1.2
 SMALLEST_FACTOR = (1 / 64, 1 / 4)  # of a step, where there is no lower end and where there is one
 MOST_PARTS = 10**13  # rounds: floats hold their number with room
 # More are no float's.
 MOST_TIMES = 10**300
 SMALLEST_DELTA = 1e-280  # smaller deltas are answered by larger ones
-# An upper end so many times the lower one says no more than what was cut off.
-UNKNOWN = 1000
+# Ratio of the two bounds of delta at which the upper one reflects only the mass cut off.
+UNINFORMATIVE_RATIO = 1000
 
 
 def parts_of(pair: Pair) -> Parts:
@@ -89,7 +90,7 @@ def epsilon_composed(
         predicted = _predicted(near, width)
         if math.isfinite(predicted):
             step = aligned(parts, min(max(predicted, step / 4), 2 * step))
-    return _attempted(pair, delta, width, step, ATTEMPTS)
+    return _attempted(pair, delta, width, step, MAX_GRIDS)
 
 
 def epsilon_outline(pair: Pair, delta: Fraction, width: float) -> Interval:
@@ -171,13 +172,13 @@ def _next_step(attempts: list[Attempt], width: float, parts: Parts) -> float | N
     order = 2.0
     if len(attempts) > 1:
         shrunk = attempts[-2].width / last.width
-        if not shrunk > WORTHWHILE:
+        if not shrunk > LEAST_NARROWING:
             return None
         finer = attempts[-2].step / last.step
         order = min(max(math.log(shrunk) / math.log(max(finer, 1.01)), 0.5), 2.0)
     factor = max((0.8 * width / last.width) ** (1 / order), SMALLEST_FACTOR[last.lower is None])
-    if last.effort / factor > EFFORT:
-        factor = last.effort / EFFORT
+    if last.effort / factor > MAX_TRANSFORM:
+        factor = last.effort / MAX_TRANSFORM
     return aligned(parts, last.step * factor) if factor < 0.95 else None
 
 
@@ -222,7 +223,7 @@ def delta_composed(pair: Pair, epsilon: Fraction, width: float) -> Interval:
     if gap > width:
         finer = width * min(width / gap, 1.0)
         interval = delta_on(profile_of(parts, float(epsilon), max(finer, width / 256)), epsilon)
-    if interval.upper > UNKNOWN * interval.lower and epsilon > 0:
+    if interval.upper > UNINFORMATIVE_RATIO * interval.lower and epsilon > 0:
         interval = _not_rising(parts, interval, epsilon, width)
     return interval
 

@@ -44,8 +44,8 @@ from dpaudit.profiles.interval import Interval, narrowest, rounded_down, rounded
 
 # The most rounds that are solved; up to FEW_MORE times as many have their lower bound.
 MOST_ROUNDS, FEW_MORE = 10_000, 1.2
-# From below three triangles may be chosen.
-CHOICES = (-1.0, 0.0, 1.0)
+# Places of the three triangles from which a lower bound may choose in each round.
+LOWER_PLACES = (-1.0, 0.0, 1.0)
 # Nodes above and below, cells of places before the equilateral triangle, parts of each: where an
 # end may be this far from the truth, relative to epsilon, else the second, of many rounds the last.
 ROUGH, FEW, MANY, FAST = 0.02, 30, 2_500, (2_000, 4_000, 4, 16)
@@ -55,7 +55,7 @@ SWAPPED = (0.0, 0.1, 0.3, 1.0)
 # Splices for each cell, where a cell's moves have masses of more than 1 and this.
 SPLICES, TOO_MUCH = 4, 1e-9
 # One solution answers down to each of these deltas; what one round leaves out of them.
-FLOORS = tuple(10.0**-k for k in (6, 10, 15, 20, 30))
+DELTA_FLOORS = tuple(10.0**-k for k in (6, 10, 15, 20, 30))
 LEFT_OUT, BEYOND, MOST_EXPONENT, COARSE, ABOVE = 1e-6, 1.08, 300.0, 1_000, 0.35
 # The ranges of mu and of the rate in which the errors of 64-bit floats are bounded.
 SMALLEST_MU, LARGEST_MU, SMALLEST_RATE, LARGEST_RATE = 1 / 64, 6.0, 1e-7, 0.75
@@ -101,7 +101,7 @@ def epsilon_game(
     record: Replacement, times: int, delta: Fraction, within: Interval, width: float
 ) -> Interval:
     """Epsilon of so many rounds, within an interval that is known of it."""
-    floor = next((k for k, least in enumerate(FLOORS) if least <= delta), None)
+    floor = next((k for k, least in enumerate(DELTA_FLOORS) if least <= delta), None)
     if floor is None:
         return within
     rough = width >= ROUGH * min(float(within.upper), 1.0)
@@ -122,7 +122,7 @@ def delta_game(
 ) -> Interval:
     """Delta of so many rounds at epsilon, within an interval that is known of it."""
     at = float(epsilon)
-    floor = next((k for k in range(len(FLOORS)) if _scale(record, times, k)[1] >= at), None)
+    floor = next((k for k in range(len(DELTA_FLOORS)) if _scale(record, times, k)[1] >= at), None)
     if floor is None:
         return within
     above, below = played(record, times, floor, rough=width >= ROUGH)
@@ -193,7 +193,7 @@ def _scale(record: Replacement, times: int, floor: int) -> tuple[float, float]:
     They come from one splice for all rounds, by Chernoff's bound; they choose a grid only.
     """
     mu, rate = float(record.mu), float(record.rate)
-    tail = LEFT_OUT * FLOORS[floor] / times
+    tail = LEFT_OUT * DELTA_FLOORS[floor] / times
     coarse = Rounds(mu, rate, farthest(mu, rate, tail) / COARSE, tail)
     masses = coarse.above(-1.0, 1.0).masses
     tilts = np.geomspace(0.01, MOST_EXPONENT, 200)
@@ -201,7 +201,7 @@ def _scale(record: Replacement, times: int, floor: int) -> tuple[float, float]:
     positive = masses > 0
     exponents = np.outer(tilts, losses[positive]) + np.log(masses[positive])
     moments = times * special.logsumexp(exponents, axis=1)
-    bounds = (moments - math.log(FLOORS[floor])) / tilts
+    bounds = (moments - math.log(DELTA_FLOORS[floor])) / tilts
     best = int(np.argmin(bounds))
     return float(tilts[best]), float(bounds[best])
 
@@ -215,7 +215,7 @@ def played(
     above, below, cells, parts = FAST if rough or times <= FEW else LONG if times > MANY else FULL
     tilt, reach = _scale(record, times, floor)
     reach *= BEYOND
-    tail = LEFT_OUT * FLOORS[floor] / times
+    tail = LEFT_OUT * DELTA_FLOORS[floor] / times
     longest = farthest(mu, rate, tail)
     tilt = min(tilt, MOST_EXPONENT / (reach + longest))
     # Losses of a batch without the record end here: lines touch it best just above a node.
@@ -233,7 +233,7 @@ def played(
         first = splices(rounds, np.linspace(-1.0, 0.0, SPLICES * cells + 1).tolist())
     most = [*first, *splices(rounds, SWAPPED)]
     finer = Rounds(mu, rate, sizes[1].step, tail)
-    least = [finer.below(place) for place in CHOICES]
+    least = [finer.below(place) for place in LOWER_PLACES]
     return (
         Played(sizes[0], _play(most, times, sizes[0], upper=True)),
         Played(sizes[1], _play(least, times, sizes[1], upper=False)),

@@ -29,13 +29,12 @@ ABSOLUTE, STEEP = 26.0, 5.0
 # A window shorter by e is worth so much of delta's size.
 # Few rounds lose fewer digits.
 DIGITS, SHORT, LONGER = 7.0, 300, 3
-# Part of the width that smoothing may take.
-SMOOTHING = 0.7
+SMOOTHING_SHARE = 0.7  # Share of the requested width that smoothing may use.
 
 CHEAP, FINEST = 2500, 0.2
-CERTAIN = 1.02  # factor on a window's ends
-# Over 1 + tilt: epsilons below are as near to 0 as this.
-NEAREST = 1e-2
+WINDOW_MARGIN = 1.02  # Factor by which the ends of a window are moved outward.
+# Divided by 1 + tilt: the epsilon below which a width counts as absolute, not relative.
+LEAST_RELATIVE = 1e-2
 # Those above 0 last; 1 + t is exact, so that -1 - t is the same tilt of the swapped pair.
 POSITIVE = 1 + np.exp(np.arange(SMALLEST_LOG_TILT, LARGEST_LOG_TILT + RATIO / 2, RATIO)) - 1
 TILTS = np.concatenate((-1 - POSITIVE[::-1], np.linspace(-1, 0, 9), POSITIVE))
@@ -130,7 +129,7 @@ class Table:
                 continue
             tilt = float(self.tilts[k])
             spread = window[1] / (2 * math.sqrt(2 * ABSOLUTE))
-            own = min(math.sqrt(SMOOTHING * width * spread) / 3, sigma)
+            own = min(math.sqrt(SMOOTHING_SHARE * width * spread) / 3, sigma)
             place = np.array([k])
             [window] = self._windows(place, lost[:1], near, math.hypot(self.product.mu, own))
             if window is None or tilt * -min(window[0], -near) > STEEP:
@@ -160,7 +159,7 @@ class Table:
         best = int(np.argmin(exponents))
         log_delta = float(exponents[best])
         tilt = float(self.tilts[self._positive][best])
-        part = max(epsilon, NEAREST / (1 + tilt))
+        part = max(epsilon, LEAST_RELATIVE / (1 + tilt))
         return self._plan(best, epsilon, log_delta, width / (1 + tilt) / part)
 
     def log_delta(self, epsilon: float) -> float:
@@ -182,8 +181,8 @@ class Table:
         """The cheapest window over tilts at and below the best one."""
         start = self._positive.start
         steepest = float(self.tilts[start + steep])
-        allowed = width * min(max(near, NEAREST / (1 + steepest)), 1.0)
-        sigma = min(math.sqrt(SMOOTHING * allowed / (1 + steepest)), most)
+        allowed = width * min(max(near, LEAST_RELATIVE / (1 + steepest)), 1.0)
+        sigma = min(math.sqrt(SMOOTHING_SHARE * allowed / (1 + steepest)), most)
         rounds = self.product.rounds
         digits = DIGITS if rounds > SHORT else LONGER * DIGITS
         least = min(LEAST, math.log(width / (ROUNDING * rounds)))
@@ -255,8 +254,8 @@ class Table:
             # Where all losses but a normal one are bounded, that one's own tail.
             reach = 1.01 * mu * math.sqrt(2 * -log_mass) + room
             # An end that is hardly nearer than what bounds all losses takes a rule out of reach.
-            first = max(CERTAIN * (low - room), floor - reach)
-            last = min(CERTAIN * (high + room), ceiling + mu * mu * (tilt + 0.5) + reach)
+            first = max(WINDOW_MARGIN * (low - room), floor - reach)
+            last = min(WINDOW_MARGIN * (high + room), ceiling + mu * mu * (tilt + 0.5) + reach)
             first, last = min(first, 0.0), max(last, near * (1 + 1e-6))
             length = last - first
             windows.append((first, length, (up, down)) if math.isfinite(length) else None)

@@ -12,9 +12,9 @@ from dpaudit.profiles.fourier.search import Parts, Solved, stack_of, tilt_for_ep
 from dpaudit.profiles.fourier.steps import aligned, first_step
 from dpaudit.profiles.grid.stack import Stack
 
-GUESS = 1e-20  # a first delta, before one is known
+FIRST_DELTA = 1e-20  # Delta for which the first grid is made, before the real one is known.
 SMALLEST_GUESS = 1e-290  # near the smallest float
-COARSE = 1e-2  # relative width of the first grid
+FIRST_WIDTH = 1e-2  # Relative width of the first grid.
 # Coarse grids that are tried, those between two cuts, how near two cuts may be, and the part of
 # its digits that delta may have less than what was cut.
 FEW_ATTEMPTS, ATTEMPTS, LEAST_BETWEEN, NEAR_POWER = 4, 7, 1e20, 0.75
@@ -24,9 +24,9 @@ TOLD, STEEP = 1e-9, 16.0
 TILT_RATIO = 0.2  # tilts are kept at ratios of e^.2
 # By how many such ratios less is tried, and errors that are this part of a bound are small.
 LESS_TILTED, NO_MATTER = (0, 1, 2, 3, 5), 1e-2
-GOOD = 1e-6  # relative rounding at which a sum is not repeated with another tilt
+GOOD_ROUNDING = 1e-6  # Relative rounding error up to which a sum is not repeated with another tilt.
 LARGEST_STEP = 0.125  # nats of a cell
-LEAST = -690.0  # log of a chance that floats no longer hold
+LEAST_LOG = -690.0  # Log of about the smallest positive float.
 
 
 @dataclass
@@ -86,7 +86,7 @@ class OneSide:
         tilt, _ = tilt_for_epsilon(self.stack, epsilon)
         bound = self.stack.cumulant(tilt) - tilt * epsilon + self.stack.slack
         # An upper end must not underflow to 0.
-        finite = math.exp(min(max(bound, LEAST), 0.0)) * 1.001
+        finite = math.exp(min(max(bound, LEAST_LOG), 0.0)) * 1.001
         return min(finite + self.stack.infinite + self.stack.total * 10 * CRUMB, 1.0)
 
 
@@ -157,11 +157,11 @@ def _guess(parts: Parts, epsilon: float) -> tuple[float, float]:
     its pairs allow is a far looser one: if delta is then far above the cut mass, cuts in between
     are tried.  The least bound of all grids, cut mass included, says where delta is.
     """
-    guess, tilt = GUESS, 1.0
+    guess, tilt = FIRST_DELTA, 1.0
     guesses: list[tuple[float, float, float]] = []
     coarse, fine = 1.0, 0.0
     for attempt in range(ATTEMPTS):
-        stack = on_grid(parts, first_step(parts, COARSE), guess).upper.stack
+        stack = on_grid(parts, first_step(parts, FIRST_WIDTH), guess).upper.stack
         tilt, log_delta = tilt_for_epsilon(stack, epsilon)
         delta = max(math.exp(min(max(log_delta, -700.0), 0.0)), SMALLEST_GUESS)
         if delta < TOLD * stack.infinite and guess < stack.infinite:

@@ -36,12 +36,11 @@ from dpaudit.profiles.fourier.sampled import (
 if TYPE_CHECKING:
     from dpaudit.profiles.fourier.smooth import Product, Series
 
-CELLS = 800  # cells of the one large loss
+LARGE_LOSS_CELLS = 800  # Cells into which the one large loss is divided.
 MOST_TURNS = 20_000_000  # cells times frequencies: seconds
-# exp(-FAR) of what is beyond the cap is beyond the last cell.
-FAR = 18.0
-# Relative, of masses and of chords' weights; of a loss, which moves g by as much at most.
-MASSES, LOSSES = 1e-9, 1e-12
+NEGLIGIBLE_NATS = 18.0  # The last cell leaves out a share of exp(-this) of the mass beyond the cap.
+MASS_ROUNDING = 1e-9  # Relative error of masses and of the weights of chords.
+LOSS_ROUNDING = 1e-12  # Relative error of a loss, which moves g by at most as much.
 
 
 @dataclass(frozen=True)
@@ -70,9 +69,9 @@ class Rare:
         series, (turned, turned_ends) = self.series, self.turns
         low = _least(series, epsilon, self.means, turned)
         high = _most(series, epsilon, self.ends, turned_ends)
-        slack = float(self.masses.sum()) * LOSSES * (1 + float(np.max(self.ends)))
-        least = float(self.masses @ low) * (1 - MASSES) - slack
-        most = float(self.weights @ high) * (1 + MASSES) + slack + self.last + self.twice
+        slack = float(self.masses.sum()) * LOSS_ROUNDING * (1 + float(np.max(self.ends)))
+        least = float(self.masses @ low) * (1 - MASS_ROUNDING) - slack
+        most = float(self.weights @ high) * (1 + MASS_ROUNDING) + slack + self.last + self.twice
         return max(least, 0.0), most
 
 
@@ -116,12 +115,12 @@ def rare(product: Product, series: Series) -> Rare:
 
     Errors: OutOfReach for a series of very many frequencies.
     """
-    if CELLS * len(series.transform) > MOST_TURNS:
+    if LARGE_LOSS_CELLS * len(series.transform) > MOST_TURNS:
         raise OutOfReach
     (factor,) = product.sampled
     mu, rate, cap, times = factor.mu, factor.rate, factor.cap, factor.times
-    end = beyond_cap(factor, -FAR)
-    x = np.linspace(cap, end, CELLS + 1)
+    end = beyond_cap(factor, -NEGLIGIBLE_NATS)
+    x = np.linspace(cap, end, LARGE_LOSS_CELLS + 1)
     q, moved = normal_between(x), normal_between(x - mu)
     p = (1 - rate) * q + rate * moved
     ends = mixed_losses(mu * x - mu * mu / 2, rate)
@@ -130,7 +129,7 @@ def rare(product: Product, series: Series) -> Rare:
     # The place of the mean of u between its ends, as a share of their distance.
     share = np.expm1(ends[1:] - means) / np.expm1(ends[1:] - ends[:-1])
     share = np.clip(share, 0.0, 1.0)
-    weights = np.zeros(CELLS + 1)
+    weights = np.zeros(LARGE_LOSS_CELLS + 1)
     weights[:-1] += p * share
     weights[1:] += p * (1 - share)
     last = times * ((1 - rate) * special.ndtr(-end) + rate * special.ndtr(mu - end))

@@ -48,18 +48,18 @@ RULE_NATS = 30.0
 MOST_NODES, MOST_WORK, MOST_POINTS = 200_000, 10**9, 5000
 MOST_OUTLINED = 100_000  # points of an outline
 CELL, LARGEST_SPAN = 0.025, 1e6
-# Phase that a panel's rule follows; ellipses that its error is bounded on.
-PHASE, DEGREE = 16.0, 32
-ELLIPSES = (1.2, 1.5, 2.0, 2.7, 3.6, 5.0, 7.0)  # of analyticity, whose smallest bound counts
+PANEL_PHASE = 16.0  # Radians of phase that the rule of one panel can follow.
+PANEL_NODES = 32  # Nodes of the Gauss-Legendre rule of one panel.
+# Parameters of ellipses of analyticity for the quadrature error; the smallest bound counts.
+BERNSTEIN_ELLIPSES = (1.2, 1.5, 2.0, 2.7, 3.6, 5.0, 7.0)
 SMALLEST_RATE = 1e-9  # smaller rates lose digits
 # Logs of smaller masses are no cap's; caps are multiples of 1 / PARTS.
 SMALLEST_LOG, PARTS = -600.0, 16
-BLOCK = 256  # losses at a time
-# Parts of the first panels that are tried.
-FINER = (1.0, 0.6, 0.35)
-OUTWARD = 1 + 1e-6  # factor on an error
+BLOCK_LOSSES = 256  # Losses evaluated at a time.
+PANEL_SCALES = (1.0, 0.6, 0.35)  # Lengths of panels that are tried, relative to the first choice.
+ERROR_MARGIN = 1 + 1e-6  # Factor on an error bound, above the rounding of its own evaluation.
 DISTANCES, SHIFTS, AT_ONCE = 1.3, (0.0, 0.5), 64
-OUTLINED = 0.35  # step of an outline
+OUTLINE_STEP = 0.35  # Step of the coarse grid on which moments are first estimated.
 # Points in x: of masses from above, and of pairs and of densities.
 CLOSE, APART, FARTHEST = 0.02, 0.04, 9.0
 
@@ -72,7 +72,7 @@ def _gauss_legendre(degree: int) -> tuple[Reals, Reals]:
     return tuple(np.array([float(row[i].mid()) for row in rows]) for i in (0, 1))  # type: ignore[return-value]
 
 
-NODES = _gauss_legendre(DEGREE)
+NODES = _gauss_legendre(PANEL_NODES)
 
 
 class OutOfReach(Exception):
@@ -146,7 +146,7 @@ class SampledNormal:
 @lru_cache(maxsize=16)
 def _outlined(mu: float, rate: float, cap: float, powers: bytes) -> Reals:
     """About log E R^p up to the cap; both directions of a pair ask for the same powers."""
-    step = OUTLINED * min(1.0, 1.5 / mu)
+    step = OUTLINE_STEP * min(1.0, 1.5 / mu)
     last, p = min(40.0 + 8 * mu, cap), np.frombuffer(powers)
     if (last + 40.0) / step > MOST_OUTLINED:
         return np.full(len(p), np.inf)
@@ -202,8 +202,8 @@ class Rule:
             raise OutOfReach
         size = math.isqrt(max(count - 1, 0)) + 1
         grid = np.zeros((size, size), dtype=np.complex128)
-        for k in range(0, len(self.losses), BLOCK):
-            losses, weights = self.losses[k : k + BLOCK], self.weights[k : k + BLOCK]
+        for k in range(0, len(self.losses), BLOCK_LOSSES):
+            losses, weights = self.losses[k : k + BLOCK_LOSSES], self.weights[k : k + BLOCK_LOSSES]
             fine, coarse = _turns(losses * first, size), _turns(losses * (size * first), size)
             fine *= weights
             grid += coarse @ fine.T
@@ -248,7 +248,7 @@ def rule(factor: SampledNormal, tilt: float, fastest: float, room: float) -> Rul
     if not SMALLEST_RATE < rate < 1:
         raise OutOfReach
     room += math.log(factor.times)
-    for finer in FINER:
+    for finer in PANEL_SCALES:
         edges = _edges(factor, power, fastest, room, finer)
         x, widths = _points(edges)
         z = mu * x - mu * mu / 2
@@ -262,13 +262,15 @@ def rule(factor: SampledNormal, tilt: float, fastest: float, room: float) -> Rul
         log_off = np.logaddexp.reduce(
             [*_off(factor, power, fastest, edges), _cut(factor, power, edges)]
         )
-        off = math.exp(min(float(log_off) - log_moment, 700.0)) * OUTWARD
+        off = math.exp(min(float(log_off) - log_moment, 700.0)) * ERROR_MARGIN
         if off < math.exp(-room / 2 - 8):
             break
     else:
         raise OutOfReach
     bend = _bend(mu, rate, x, log_ratio)
-    weight_error = 2 * BLOCK + len(x) / BLOCK + 80 + 8 * x * x + 4 * np.abs(power * log_ratio)
+    weight_error = (
+        2 * BLOCK_LOSSES + len(x) / BLOCK_LOSSES + 80 + 8 * x * x + 4 * np.abs(power * log_ratio)
+    )
     weight_error += abs(power) * bend
     moment_less_one = -1.0
     if top < 600:
@@ -338,11 +340,11 @@ def _edges(factor: SampledNormal, power: float, fastest: float, room: float, fin
     needed = np.flatnonzero(missing < room + 8)
     first, last = max(int(needed[0]) - 1, 0), min(int(needed[-1]) + 2, len(x))
     x, share, missing = x[first:last], _share(z[first:last], rate), missing[first:last]
-    speed = (fastest + abs(power)) * mu * share / (PHASE + 0.4 * np.minimum(missing, 30.0))
+    speed = (fastest + abs(power)) * mu * share / (PANEL_PHASE + 0.4 * np.minimum(missing, 30.0))
     speed = np.maximum(speed, max(1.0, 2.2 * mu)) / 2 / finer
     passed = np.append(0.0, np.cumsum((speed[1:] + speed[:-1]) / 2 * np.diff(x)))
     panels = float(passed[-1])
-    if not panels * DEGREE < MOST_NODES:
+    if not panels * PANEL_NODES < MOST_NODES:
         raise OutOfReach
     return np.interp(np.linspace(0.0, panels, math.ceil(panels) + 1), passed, x)
 
@@ -361,7 +363,7 @@ def _off(factor: SampledNormal, power: float, fastest: float, edges: Reals) -> t
     """
     mu, rate = factor.mu, factor.rate
     middles, halves = (edges[1:] + edges[:-1]) / 2, np.diff(edges) / 2
-    rho = np.array(ELLIPSES)[:, None]
+    rho = np.array(BERNSTEIN_ELLIPSES)[:, None]
     reach, height = halves * (rho + 1 / rho) / 2, halves * (rho - 1 / rho) / 2
     turn = np.minimum(mu * height, 1.5)
     left, right = middles - reach, middles + reach
@@ -476,8 +478,8 @@ def measured(factor: SampledNormal, tilt: float, edges: Reals) -> Reals:
     """
     quadrature = rule(factor, tilt, float(edges[-1]), RULE_NATS)
     value = np.zeros(len(edges), dtype=np.complex128)
-    for k in range(0, len(quadrature.losses), BLOCK * 8):
-        part = slice(k, k + BLOCK * 8)
+    for k in range(0, len(quadrature.losses), BLOCK_LOSSES * 8):
+        part = slice(k, k + BLOCK_LOSSES * 8)
         turned = np.outer(edges, quadrature.losses[part])
         # As in :func:`_turns`; exponentials of complex numbers take several times as long.
         value.imag -= np.sin(turned) @ quadrature.weights[part]

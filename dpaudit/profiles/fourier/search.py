@@ -18,9 +18,9 @@ from dpaudit.profiles.fourier.compose import Composition, Delta, compose, delta_
 from dpaudit.profiles.grid.stack import Stack
 
 Parts = tuple[tuple[Pair, int], ...]
-CUT = 1e-7  # share of delta that each factor's grid may leave out
+TAIL_SHARE = 1e-7  # Share of delta that the grids of all factors together may leave out.
 SMALLEST_TAIL = 1e-300  # near the smallest float
-TILTS = (-7.0, 11.0)  # logarithms between which a tilt lies
+LOG_TILT_RANGE = (-7.0, 11.0)  # Smallest and largest log of a tilt.
 SMALL_TILT = 0.1  # below, epsilon may be 0, which is tried first
 LARGE_TILT = 100.0  # from here on a window that is too narrow is tried again at a smaller tilt
 CHECKER_ROOM = 12  # multiples of the round-off that are left for the checker's own
@@ -38,7 +38,7 @@ class Solved:
 def stack_of(parts: Parts, step: Fraction, delta: float, side: Side) -> Stack | None:
     """The factors on one grid; what is cut off changes delta by its 1e-7th part at most."""
     total = sum(times for _, times in parts)
-    grid = Grid(step, max(delta / max(total, 1) * CUT, SMALLEST_TAIL))
+    grid = Grid(step, max(delta / max(total, 1) * TAIL_SHARE, SMALLEST_TAIL))
     factors = [
         (discrete, n) for pair, n in parts if (discrete := _known(pair, grid, side)) is not None
     ]
@@ -61,7 +61,7 @@ def tilt_for_delta(stack: Stack, delta: float) -> tuple[float, float]:
         return (stack.outline.cumulant(t) + gain(t) - math.log(delta)) / t
 
     minimum = optimize.minimize_scalar(
-        epsilon, bounds=TILTS, method="bounded", options={"xatol": 0.01}
+        epsilon, bounds=LOG_TILT_RANGE, method="bounded", options={"xatol": 0.01}
     )
     return math.exp(float(minimum.x)), float(minimum.fun)
 
@@ -74,7 +74,7 @@ def tilt_for_epsilon(stack: Stack, epsilon: float) -> tuple[float, float]:
         return stack.outline.cumulant(t) + gain(t) - t * epsilon
 
     minimum = optimize.minimize_scalar(
-        log_delta, bounds=TILTS, method="bounded", options={"xatol": 0.01}
+        log_delta, bounds=LOG_TILT_RANGE, method="bounded", options={"xatol": 0.01}
     )
     return math.exp(float(minimum.x)), float(minimum.fun)
 

@@ -74,7 +74,7 @@ MANY, BLOCK = 8, 64
 MOST_KINDS = 10_000
 MOST_FREQUENCIES, LEAST_FREQUENCIES = 60_000, 400  # of a sum: at most, and always allowed
 MOST_FACTORS = 10**10  # rounds: floats hold their number with room
-CHUNK = 2**21  # numbers of a block: 32 MB
+BLOCK_NUMBERS = 2**21  # Complex numbers of one block, 32 MB.
 LARGEST_REACH = 1e5  # nats of a window
 # A checker integrates at twice as many.
 MOST_SAMPLED = 40_000
@@ -82,8 +82,8 @@ MOST_SAMPLED = 40_000
 MOST_CHECKED = 10**9
 EDGES, MOST_EDGES = 1.05, 900  # ratio and number of frequencies at which the decay is bounded
 MOST_SMOOTHING = 50.0  # standard deviation of added noise, in units of the loss
-# The ratio of the distances at which decay is bounded, if there are many kinds of factors.
-COARSER = 1.4
+# Ratio of the distances at which decay is bounded, if there are many kinds of factors.
+COARSE_DISTANCES = 1.4
 # More frequencies are worth a closer bound, at so many edges at once.
 CHEAP, STRIDE = 3000, 20
 
@@ -144,12 +144,12 @@ class Product:
     def logs(self, s: Complexes) -> Complexes:
         """log M at complex arguments, without the normal and the sampled factors."""
         result = np.zeros(len(s), dtype=np.complex128)
-        step = max(CHUNK // max(len(s), 1), 1)
+        step = max(BLOCK_NUMBERS // max(len(s), 1), 1)
         for k in range(0, len(self.epsilons), step):
             inner, moved = _laplace(self.epsilons[k : k + step, None], s[None, :])
             result += self.epsilon_times[k : k + step] @ (np.log(inner) + moved)
         for p, losses, times in self.listed:
-            step = max(CHUNK // len(p), 1)
+            step = max(BLOCK_NUMBERS // len(p), 1)
             for k in range(0, len(s), step):
                 exponents = losses[:, None] * s[None, k : k + step]
                 largest = np.max(exponents.real, axis=0)
@@ -169,7 +169,7 @@ class Product:
         s = np.append(tilt - 1j * w, tilt)
         logs = others.logs(s)
         result: Complexes = logs[:-1] - logs[-1]
-        step = max(min(BLOCK, CHUNK // len(s)), 1)
+        step = max(min(BLOCK, BLOCK_NUMBERS // len(s)), 1)
         epsilons = self.epsilons[once]
         for k in range(0, len(epsilons), step):
             inner, moved = _laplace(epsilons[k : k + step, None], s[None, :])
@@ -593,7 +593,7 @@ def _by_pairs(product: Product, plan: Plan) -> Kept:
     unit = 2 * math.pi / plan.period
     w = max(unit, 1 / plan.spread) * EDGES ** np.arange(MOST_EDGES)
     bounds = -(product.mu**2) * w * w / 2
-    ratio = DISTANCES if len(product.sampled) < MANY else COARSER
+    ratio = DISTANCES if len(product.sampled) < MANY else COARSE_DISTANCES
     for factor in product.sampled:
         bounds = bounds + decay_of(factor, plan.tilt, ratio).bounds(w)
     start = _first_below(bounds, -plan.dropped)

@@ -23,16 +23,16 @@ from dpaudit.profiles.interval import Interval, narrowest, rounded_down, rounded
 TOLERANCE, WIDTH = 1e-8, 1e-4
 # For a checker, relative to delta: of few frequencies, many, a smoothing; errors like those here.
 CHECKER_ROOM, FEW, CHECKER_ERRORS = (1e-9, 1e-7, 1e-6), 200, 3
-REFINEMENTS, FINEST = 7, 1 / 64  # attempts; the least factor by which one narrows the width
-# exp(-KEPT) of a width, relative to delta, is left out.
-KEPT = 3.0
-# Losses so many times epsilon are summed apart: as a second attempt, or at once.
-FAR, FARTHER = 1.5, 4.0
+REFINEMENTS = 7  # Most attempts.
+LEAST_FACTOR = 1 / 64  # Smallest factor by which one attempt reduces the width asked for.
+# Share exp(-this) of the width, relative to delta, that the truncation may leave out.
+LEFT_OUT_NATS = 3.0
+RARE_RATIO = 1.5  # Losses above this many times epsilon are summed apart in a second attempt.
+VERY_RARE_RATIO = 4.0  # Losses above this many times epsilon are summed apart at once.
 ROUGH, COARSER = 1000, 4
-GROWTH = 1.5  # factor by which a search's step grows
-WORTHWHILE = 1.2  # an attempt that narrows the gap by less is the last
-# As near as asked, about.
-CLOSE = 1.1
+STEP_GROWTH = 1.5  # Factor by which the step of a bracketing search grows.
+LEAST_NARROWING = 1.2  # If an attempt narrows the gap by a smaller factor, it is the last.
+WIDTH_TOLERANCE = 1.1  # An interval up to this many times the requested width is accepted.
 
 
 def epsilon_smooth(
@@ -64,7 +64,7 @@ def epsilon_smooth(
     if plain:
         return _refined(near, made, log_delta, width, settle=False)
     best: Interval | None = None
-    if split is None or split.ratio < FARTHER:
+    if split is None or split.ratio < VERY_RARE_RATIO:
         best = _refined(near, made, log_delta, width, settle=split is None)
     if split is not None and (best is None or not _is_narrow(best, width)):
         nearer = near if best is None else float(best.upper)
@@ -78,7 +78,9 @@ def epsilon_smooth(
 def _is_narrow(interval: Interval, width: float) -> bool:
     """Whether the ends are near enough; no end of 0 is ever that near."""
     upper = float(interval.upper)
-    return upper == 0 or float(interval.upper - interval.lower) <= CLOSE * width * min(upper, 1.0)
+    return upper == 0 or float(interval.upper - interval.lower) <= WIDTH_TOLERANCE * width * min(
+        upper, 1.0
+    )
 
 
 def _refined(
@@ -108,13 +110,13 @@ def _refined(
             continue
         best = solved if best is None else narrowest(best, solved)
         gap, upper = float(solved.upper - solved.lower), float(best.upper)
-        if settled or _is_narrow(best, width) or gap > last / WORTHWHILE:
+        if settled or _is_narrow(best, width) or gap > last / LEAST_NARROWING:
             break
         width_asked, last = width, gap
         # The gap grows with sigma squared.
         if made_series.sigma or (made_series.rare and made_series.rare.series.sigma):
             sigma = made_series.plan.sigma * math.sqrt(
-                max(0.7 * min(upper, 1.0) * width / gap, FINEST)
+                max(0.7 * min(upper, 1.0) * width / gap, LEAST_FACTOR)
             )
         near = min(near, upper * (1 + 1e-6) + 1e-300)
     return best
@@ -160,19 +162,19 @@ def _split(parts: Parts, whole: tuple[Product, Table], goal: float, width: float
     alone = replace(product.sampled[0], cap=math.inf)
     far, least = (alone.kept(mass).largest for mass in (_rare(goal, width), goal - math.log(4)))
     # Beyond the epsilon of all losses, too.
-    if alone.times < 2 or not far > max(FAR * least, table.largest(goal)):
+    if alone.times < 2 or not far > max(RARE_RATIO * least, table.largest(goal)):
         return None
     log_mass = float(math.floor((_rare(goal, width) + math.log(2)) / 2))
     tabulated = _table(parts, log_mass, 0)
     if tabulated is None or not math.isfinite(tabulated[0].sampled[0].cap):
         return None
     near = tabulated[1].largest(goal - math.log(2)) + least
-    return Split(parts, log_mass, goal, near, far / near) if far > FAR * near else None
+    return Split(parts, log_mass, goal, near, far / near) if far > RARE_RATIO * near else None
 
 
 def _rare(log_delta: float, width: float) -> float:
     """Log of what may be left out, as a part of delta far below a relative width."""
-    log_mass = log_delta + math.log(min(width, WIDTH)) - KEPT
+    log_mass = log_delta + math.log(min(width, WIDTH)) - LEFT_OUT_NATS
     return float(math.floor(log_mass)) if math.isfinite(log_mass) else -math.inf
 
 
@@ -241,12 +243,12 @@ def _end(made: Series, log_delta: float, sign: int, near: float) -> float | None
     while excess(right) > 0:
         if right >= high:
             return None
-        right, step = min(right + step, high), GROWTH * step
+        right, step = min(right + step, high), STEP_GROWTH * step
     left, step = right, min(max((right - low) / 64, 1e-300), first)
     while excess(left) <= 0:
         if left <= low:
             return low if low == 0 or sign > 0 else None
-        right, left, step = left, max(left - step, low), GROWTH * step
+        right, left, step = left, max(left - step, low), STEP_GROWTH * step
     tolerance = TOLERANCE * min(made.plan.sigma**2 * (1 + made.tilt), right, 1.0)
     root = float(optimize.brentq(excess, left, right, xtol=max(tolerance, 1e-300)))
     step = max(tolerance, 4e-16 * root)
@@ -310,7 +312,7 @@ def delta_smooth(parts: Parts, epsilon: Fraction, width: float = 1e-3) -> Interv
         gap, allowed = best.upper - best.lower, Fraction(width) * best.upper
         if gap <= allowed:
             break
-        width_asked *= max(float(allowed / gap), FINEST) * 0.8
+        width_asked *= max(float(allowed / gap), LEAST_FACTOR) * 0.8
         log_delta = min(log_delta, _log(best.upper))
     return best
 

@@ -7,19 +7,18 @@ import math
 from dpaudit.profiles.fourier.search import Parts
 
 LARGEST_STEP = 0.125  # nats of a cell
-SAFETY = 0.75  # factor on the step that the error of cells would allow
+STEP_SAFETY = 0.75  # Factor on the grid step that the predicted error would allow.
 # The relative distance by which a loss with an atom lies beyond its node.  It exceeds the outward
 # rounding of masses, so that the atom's chord ends on the node.
 ALIGNMENT, BEYOND, MOST_BEYOND = 2.0**-40, 2.0**-44, 2.0**-10
 LARGEST_ALIGNED = 8.0  # nats of a step that is aligned with a loss
-# Relative: losses of which one is a multiple of the other.
-SAME = 1e-12
+MULTIPLE_TOLERANCE = 1e-12  # Relative error within which one loss counts as a multiple of another.
 
 
 def first_step(parts: Parts, width: float) -> float:
     """Widths grow like the number of factors times step^2."""
     total = max(sum(times for _, times in parts), 1)
-    return aligned(parts, min(SAFETY * math.sqrt(width / total), LARGEST_STEP))
+    return aligned(parts, min(STEP_SAFETY * math.sqrt(width / total), LARGEST_STEP))
 
 
 def aligned(parts: Parts, step: float) -> float:
@@ -29,7 +28,7 @@ def aligned(parts: Parts, step: float) -> float:
     if anchor <= 0 or step > anchor:
         return _short(step)
     multiples = [other / anchor for other in anchors]
-    if any(abs(times - round(times)) > SAME * times for times in multiples):
+    if any(abs(times - round(times)) > MULTIPLE_TOLERANCE * times for times in multiples):
         return _short(step)
     less = 1 - min(max(ALIGNMENT, BEYOND / anchor), MOST_BEYOND)
     if all(pair.is_discrete and pair.anchors is not None for pair, _ in parts):

@@ -17,7 +17,7 @@ import numpy as np
 
 from dpaudit.grids.discrete import Reals
 from dpaudit.grids.noise import mixed_losses, theta
-from dpaudit.pairs.discrete_normal import ALL
+from dpaudit.pairs.discrete_normal import FLOAT_DEVIATIONS
 
 # Masses beyond ``ALL`` deviations and two; exponents of those within, whose roundings add up.
 NEGLIGIBLE, LARGEST_EXPONENT = 1e-305, 750.0
@@ -41,12 +41,12 @@ class SampledDiscrete:
     @property
     def kinds(self) -> float:
         """How many whole numbers are listed."""
-        return 2 * ALL * math.sqrt(self.variance) + 5 + self.shift
+        return 2 * FLOAT_DEVIATIONS * math.sqrt(self.variance) + 5 + self.shift
 
     @cached_property
     def _every(self) -> tuple[Reals, Reals, Reals]:
         """The whole numbers, their masses under the first law, and log P / Q."""
-        reach = math.ceil(ALL * math.sqrt(self.variance)) + 2
+        reach = math.ceil(FLOAT_DEVIATIONS * math.sqrt(self.variance)) + 2
         k = np.arange(-reach, reach + self.shift + 1.0)
         total, double = theta(self.variance), 2 * self.variance
         plain, moved = (np.exp(-((k - m) ** 2) / double) / total for m in (0, self.shift))

@@ -20,7 +20,7 @@ from dpaudit.grids.discrete import Discrete, Reals, Side
 
 Integers = NDArray[np.int64]
 LARGEST_EXPONENT = 600.0  # exponents stay within those of floats
-OUTLINE = 1024  # blocks of cells of an outline
+OUTLINE_BLOCKS = 1024  # Blocks of cells in the coarse outline of a factor.
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Stack:
     @cached_property
     def outline(self) -> Sums:
         """About the same sums from fewer terms: good enough to choose a tilt."""
-        return self.sums.blocked(max(int(self.sizes.max()) // OUTLINE, 1))
+        return self.sums.blocked(max(int(self.sizes.max()) // OUTLINE_BLOCKS, 1))
 
     def release(self) -> None:
         """Forget arrays as long as all factors together; they are made again where asked for."""

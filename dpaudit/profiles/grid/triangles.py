@@ -66,17 +66,17 @@ from dpaudit.grids.noise import NORMAL_FACTOR, lower_normal, quantile
 
 # Bounds on the strip's half width: itself, times the side s, and times the bend of the normal part.
 WIDEST, LARGEST_TURN, LARGEST_BEND = 1.6, 2.9, 3.0
-# The error of trapezoid sums: exp(-EXPONENT), relative to delta up to FARTHEST noises out.
-EXPONENT, FARTHEST = 44.0, 16.0
-BLOCK = 48  # losses at a time
+TRAPEZOID_NATS = 44.0  # The error of trapezoid sums is exp(-this) relative to delta.
+TRAPEZOID_REACH = 16.0  # Noise multiples up to which that holds.
+BLOCK_LOSSES = 48  # Losses evaluated at a time.
 # The error of ``ndtr`` down to -40, in roundings (a test pins it to Arb).
 NDTR_FACTOR = 2048
-# Losses of nodes: every one of the grid up to so many, then about so far apart, times the loss.
-DENSE, APART = 24, 1 / 32
+DENSE_NODES = 24  # Losses of the grid that are all nodes, from 0 on.
+NODE_SPACING = 1 / 32  # Spacing of the later nodes, relative to the loss.
 # Values this near to the line 1 - x differ from it by rounding only.
 LINE_ROUNDING = 1e-11
-# Shares of a cell's two ends that are tried, around the one that is right on average.
-SHARES = np.linspace(-0.12, 0.12, 13)
+# Shifts, of the share given to a cell's two ends, that are tried around the average one.
+SHARE_SHIFTS = np.linspace(-0.12, 0.12, 13)
 
 # One order of a triangle's laws, at losses >= 0: delta, its error, and the event's mass under Q.
 Order = tuple[Floats, Floats, Floats]
@@ -144,8 +144,8 @@ def _sampled_back(mu: float, rate: float, losses: Floats) -> Order:
 def _triangle(x_square: float, y_square: float, inner: float, rate: float, losses: Floats) -> Order:
     """At losses >= 0; ``x_square``, ``y_square``, ``inner``: covariances of X, Y."""
     parts = [
-        _integrals((x_square, y_square, inner), rate, losses[start : start + BLOCK])
-        for start in range(0, len(losses), BLOCK)
+        _integrals((x_square, y_square, inner), rate, losses[start : start + BLOCK_LOSSES])
+        for start in range(0, len(losses), BLOCK_LOSSES)
     ]
     value, off, under = (np.concatenate(rows) for rows in zip(*parts, strict=True))
     return value, off, under
@@ -161,8 +161,8 @@ def _integrals(gram: tuple[float, float, float], rate: float, at: Floats) -> Ord
     # Masses under Q count exp(loss) times; delta is about the mass of N(x) beyond so many noises.
     ratio_at = math.log1p(math.expm1(float(at[-1])) / rate)
     mu = math.sqrt(max(x_square, y_square))
-    out = min(max(ratio_at / mu - mu / 2, 0.0), FARTHEST)
-    exponent = EXPONENT + float(at[-1]) + out * out / 2
+    out = min(max(ratio_at / mu - mu / 2, 0.0), TRAPEZOID_REACH)
+    exponent = TRAPEZOID_NATS + float(at[-1]) + out * out / 2
     step = 2 * math.pi * d / (exponent + (1 + bend * bend) * d * d / 2)
     reach = math.sqrt(2 * exponent)
     # Masses of N(0), N(x), N(x') are integrals over Y around 0, inner / s and s: of the last two
@@ -218,7 +218,9 @@ def node_places(last: int) -> NDArray[np.int64]:
     """0, 1, ...: every place of a grid at first, then fewer, up to ``last``."""
     places = [0]
     while places[-1] < last:
-        places.append(min(places[-1] + 1 + int(max(places[-1] - DENSE, 0) * APART), last))
+        places.append(
+            min(places[-1] + 1 + int(max(places[-1] - DENSE_NODES, 0) * NODE_SPACING), last)
+        )
     return np.array(places, dtype=np.int64)
 
 
@@ -284,7 +286,7 @@ class Rounds:
                 part = self._raised(places[j], places[j + 1])
                 middle = (self._raised(places[j + 1], places[j + 1]) + part) / 2
                 share = float(signed @ (middle - other)) / length if length > 0 else 0.5
-                shares = np.clip(share + SHARES, 0.0, 1.0)[:, None]
+                shares = np.clip(share + SHARE_SHIFTS, 0.0, 1.0)[:, None]
                 tried = np.maximum(largest, part - shares * start - (1 - shares) * other)
                 largest = tried[int(np.argmin(tried @ weights))]
             excess[k], excess[k + 1] = np.maximum(excess[k], largest), largest

@@ -95,7 +95,7 @@ def test_few_cells_are_wide_and_still_bounds(monkeypatch: pytest.MonkeyPatch) ->
     split = split_of(((pair_of(noise, rate), 2),), math.log(truth))
     assert split is not None
     for count, most in ((6, 1.0), (800, 1e-3)):
-        monkeypatch.setattr(rare, "CELLS", count)
+        monkeypatch.setattr(rare, "LARGE_LOSS_CELLS", count)
         found = split.series(1e-4, float(epsilon), math.inf)
         assert found is not None
         assert found.rare is not None
@@ -105,7 +105,7 @@ def test_few_cells_are_wide_and_still_bounds(monkeypatch: pytest.MonkeyPatch) ->
     few: list[rare.Rare] = []
     many: list[rare.Rare] = []
     for count, kept in ((6, few), (800, many)):
-        monkeypatch.setattr(rare, "CELLS", count)
+        monkeypatch.setattr(rare, "LARGE_LOSS_CELLS", count)
         found = split.series(1e-4, 0.3, math.inf)
         assert found is not None
         assert found.rare is not None

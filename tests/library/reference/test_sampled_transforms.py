@@ -203,7 +203,7 @@ def test_a_coarser_rule_is_refused_by_the_truth(monkeypatch: pytest.MonkeyPatch)
     """The panels are needed: with longer ones the error stated would be wrong."""
     factor = SampledNormal(1.0, 0.01, False, 1.0)
     honest = rule(factor, 6.5, 400.0, RULE_NATS)
-    monkeypatch.setattr(rules, "PHASE", 900.0)
+    monkeypatch.setattr(rules, "PANEL_PHASE", 900.0)
     monkeypatch.setattr(rules, "_off", lambda *rest: (-60.0, -60.0))
     coarse = rule.__wrapped__(factor, 6.5, 400.0, RULE_NATS)
     truth = by_arb(factor, 6.5, 400.0)

@@ -75,7 +75,7 @@ GRIDS: dict[str, dict[tuple[Any, str], Any]] = {
         (writer, "PROFILE_POINTS"): 9,
         (writer, "TRADEOFF_POINTS"): 7,
         (writer, "RENYI_ORDERS"): (3, 50),
-        (search, "CUT"): 1e-5,
+        (search, "TAIL_SHARE"): 1e-5,
         (search, "CHECKER_ROOM"): 40,
         (convert, "_best_order"): lambda objective: Fraction(5),
     },
@@ -83,7 +83,7 @@ GRIDS: dict[str, dict[tuple[Any, str], Any]] = {
         (writer, "PROFILE_POINTS"): 121,
         (writer, "TRADEOFF_POINTS"): 100,
         (writer, "RENYI_ORDERS"): tuple(range(2, 40)),
-        (search, "CUT"): 1e-9,
+        (search, "TAIL_SHARE"): 1e-9,
         (convert, "_best_order"): lambda objective: Fraction(61, 7),
     },
 }

@@ -63,7 +63,7 @@ def true_delta(pair: Any, epsilon: float) -> float:
 @pytest.mark.first_case
 @pytest.mark.parametrize("pair", FEW, ids=lambda pair: type(pair).__name__)
 def test_windows_hold_the_true_delta(pair: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crowd, "FEWEST", 0)
+    monkeypatch.setattr(crowd, "FEWEST_OTHERS", 0)
     for epsilon in (F(0), F(1, 20)):
         true, found = true_delta(pair, float(epsilon)), crowd.delta_crowd(pair, epsilon)
         assert found is not None

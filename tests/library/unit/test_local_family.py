@@ -344,7 +344,7 @@ def test_both_grids_bound_a_report_beside_the_rest(
     from dpaudit.profiles import delta_interval
 
     if few is not None:
-        monkeypatch.setattr(clones, "FEW", few)
+        monkeypatch.setattr(clones, "MOST_EXACT_OUTCOMES", few)
         monkeypatch.setattr(checked, "FEW", few)
     p, q = blanket_law(pair)
     assert p.sum() == pytest.approx(1, abs=1e-12)
