@@ -29,7 +29,7 @@ from dpaudit.audit.neighbours import Neighbours
 from dpaudit.check.likelihoods import BAND_POINTS, PURE_DELTA
 from dpaudit.curator.curator import Program
 from dpaudit.curator.locations import at, line_of_error
-from dpaudit.curator.proposal import FARTHEST, NoLikelihood, Proposal, Weighted, proposed
+from dpaudit.curator.proposal import MAX_LOG, NoLikelihood, Proposal, Weighted, proposed
 from dpaudit.curator.replayer import Replayer, disclosures
 from dpaudit.errors import Dependent, DpauditError
 from dpaudit.exact import decimal_upper, unknowns
@@ -202,11 +202,9 @@ class ProposalTask:
         for text in disclosures(walks[0], walks[1]):
             raise NoLikelihood(f"{text}, which no density tells")
         again = replayer.compared(walks[0], walks[1], FIRST).scores
-        near = np.isclose(
-            weighted.losses, np.clip(again, -FARTHEST, FARTHEST), rtol=1e-4, atol=1e-3
-        )
+        near = np.isclose(weighted.losses, np.clip(again, -MAX_LOG, MAX_LOG), rtol=1e-4, atol=1e-3)
         # A transcript of density zero has no weight, and no loss to be compared.
-        if not near[weighted.log_weights > -FARTHEST].all():
+        if not near[weighted.log_weights > -MAX_LOG].all():
             raise NoLikelihood(
                 "its queries give other values where one run asks them of both data sets than in "
                 "a run of each"

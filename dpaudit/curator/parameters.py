@@ -21,7 +21,8 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.exact import readable
 from dpaudit.exact.domains import Domain, integer, rational
 
-SMALLEST, LARGEST = Fraction(1, 10**300), Fraction(10**300)  # of parameters that are float64
+LEAST_FLOAT = Fraction(1, 10**300)  # Parameters that are used as float64 are at least this.
+LARGEST_FLOAT = Fraction(10**300)  # Parameters that are used as float64 are at most this.
 
 
 class Cost(StrEnum):
@@ -78,7 +79,7 @@ class Parameter:
         self.free.domain(number, place)
         if self.kind is Fraction:
             return number
-        if not SMALLEST <= abs(number) <= LARGEST:
+        if not LEAST_FLOAT <= abs(number) <= LARGEST_FLOAT:
             raise InvalidParameter(f"{place}: expected a number of 1e-300 to 1e300")
         return float(number)
 

@@ -31,11 +31,12 @@ from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 
 Generator = np.random.Generator
-PLAIN = 0.1  # the share of runs that are drawn as declared
-# Rounding that a sum of logarithms may hold, as a share of the numbers that were added up, and that
-# of a value, as a share of itself: each is taken off the loss and the weight.
-ROUNDED, VALUE_ROUNDED = 1e-9, 1e-15
-FARTHEST = 1e6  # a loss or the logarithm of a weight beyond it is taken for this
+PLAIN_SHARE = 0.1  # Share of the runs that are drawn as declared, without a shift.
+# Rounding error of a sum of logs relative to the numbers added; losses and weights are lowered by
+# it.
+LOG_ROUNDING = 1e-9
+VALUE_ROUNDING = 1e-15  # The same for a value, relative to it.
+MAX_LOG = 1e6  # Losses and log weights are clipped to at most this size, in nats.
 
 
 class NoLikelihood(Unsupported):
@@ -53,7 +54,7 @@ class Proposal:
 
     shift: float = 0.0
     include: float = 0.0
-    plain: float = PLAIN
+    plain: float = PLAIN_SHARE
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +85,8 @@ class _Mixture:
     log_proposed: Any = None
 
 
-ALONE = Outcomes([np.ones((1, 1), dtype=bool)], np.zeros(1), exact=True)
+# The mixture of a release without a secret batch: one outcome, of probability 1.
+SINGLE_OUTCOME = Outcomes([np.ones((1, 1), dtype=bool)], np.zeros(1), exact=True)
 
 
 class Proposer(Sampler):
@@ -126,8 +128,8 @@ class Proposer(Sampler):
                 math.log1p(-plain) + self._lean if plain < 1 else np.full(self.trials, -np.inf)
             )
             weights = -np.logaddexp(math.log(plain), leaning)
-            rounded = (part - ROUNDED * self._size for part in (self._loss, weights))
-            return Weighted(*(np.clip(_down(part), -FARTHEST, FARTHEST) for part in rounded))
+            rounded = (part - LOG_ROUNDING * self._size for part in (self._loss, weights))
+            return Weighted(*(np.clip(_down(part), -MAX_LOG, MAX_LOG) for part in rounded))
 
     def permute(self) -> Array:
         drawn = super().permute()
@@ -186,7 +188,7 @@ class Proposer(Sampler):
     def _mixture(self, request: Request, second: Records, batch: Batch | None) -> _Mixture:
         """The pass that a release is of.  Errors: NoLikelihood for too many outcomes."""
         if batch is None:
-            return _Mixture(ALONE, ALONE)
+            return _Mixture(SINGLE_OUTCOME, SINGLE_OUTCOME)
         mixture = self._mixtures.get(batch.key)
         queries = [] if mixture is None else mixture.queries
         queries = [*queries, (request.query, request.mask)]
@@ -327,8 +329,8 @@ class Proposer(Sampler):
                 np.max([np.abs(np.nan_to_num(log, posinf=0, neginf=0)) for log in side], axis=0)
                 for side in logs
             )
-            rounded = VALUE_ROUNDED / ROUNDED * values * (math.sqrt(width) + moved)
-            return np.where(request.mask, np.nan_to_num(size + rounded, posinf=FARTHEST), 0.0)
+            rounded = VALUE_ROUNDING / LOG_ROUNDING * values * (math.sqrt(width) + moved)
+            return np.where(request.mask, np.nan_to_num(size + rounded, posinf=MAX_LOG), 0.0)
 
 
 def _down(values: Array) -> Array:

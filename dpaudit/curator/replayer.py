@@ -41,7 +41,7 @@ from dpaudit.scope import Scope
 
 Generator = np.random.Generator
 RELATIVE_TOLERANCE = 1e-9  # by which a query may exceed its sensitivity: rounding
-ROUNDING = 1e-12  # rounding errors of a value, relative to its size
+ROUNDING = 1e-12  # Rounding error of a value, relative to its size.
 # Keeps the replayer's coins apart from those of any curator with the same seed.
 LATENT, PUBLIC, RUNS, SPREAD = 0x4C6174, 0x507562, 0x52756E, 0x537072
 

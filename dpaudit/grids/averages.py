@@ -40,11 +40,11 @@ from dpaudit.grids.cells import UNIT
 from dpaudit.grids.discrete import Floats, Side, TooFine
 from dpaudit.grids.noise import quantile
 
-NODES = 8192  # of the law of a mean
+MEAN_NODES = 8192  # Nodes of the law of a mean.
 FEWEST_NODES = 1024  # of the same, after many halvings
-MOVED = 16 * UNIT  # relative error of first moments that are put on nodes
-TINY = 1e-140  # masses below are left out, and added to the rest
-CAUTION = 1 + 1e-3  # factor on what is left out
+SPLIT_ROUNDING = 16 * UNIT  # Relative error of first moments after masses are split between nodes.
+LEAST_MASS = 1e-140  # Masses below this are left out and counted as cut.
+CUT_MARGIN = 1 + 1e-3  # Factor on the mass that is left out, above the rounding of its sum.
 SMALLEST_TAIL, LARGEST_TAIL = 1e-130, 1e-3  # mass that may be left out
 SINGLE_BITS, ACCURACY_BITS = 128, 64  # precision of the balls; bits that must be right
 Indices = NDArray[np.int64]
@@ -92,7 +92,7 @@ class Plan:
         Errors of early laws average out: a law of n summands counts n/t of the law of all t.
         """
         wanted = 1 - math.log2(self.slots / summands) / 4
-        most = math.log2(NODES) - math.log2(self.slots / summands) / 8
+        most = math.log2(MEAN_NODES) - math.log2(self.slots / summands) / 8
         present = math.log2(span / self.step)
         fewest = math.log2(FEWEST_NODES)
         fineness = math.floor(min(max(wanted, fewest - present), max(most, fewest) - present))
@@ -323,7 +323,9 @@ def _split(law: Law) -> Law:
     upper = np.where(law.masses > 0, upper, 0.0)
     masses = np.append(law.masses * (1 - upper), 0.0)
     masses[1:] += law.masses * upper
-    return replace(law, masses=masses, moments=masses * nodes, relative=law.relative + MOVED)
+    return replace(
+        law, masses=masses, moments=masses * nodes, relative=law.relative + SPLIT_ROUNDING
+    )
 
 
 def _ends(law: Law, plan: Plan) -> slice:
@@ -341,13 +343,13 @@ def _cut(law: Law, plan: Plan, q: float = 0.0, p: float = 0.0) -> Law:
     """
     inside = _ends(law, plan)
     inside_cut = np.zeros(len(law.masses), dtype=bool)
-    inside_cut[inside] = law.masses[inside] >= TINY
+    inside_cut[inside] = law.masses[inside] >= LEAST_MASS
     q += float(np.sum(law.masses[~inside_cut]))
     p += float(np.sum(law.moments[~inside_cut]))
     q *= plan.multiplicity(law.summands)
     masses, moments = (np.where(inside_cut, m, 0.0)[inside] for m in (law.masses, law.moments))
     first = law.first + inside.start
-    cut = (p + q) * CAUTION, q * CAUTION
+    cut = (p + q) * CUT_MARGIN, q * CUT_MARGIN
     return replace(law, first=first, masses=masses, moments=moments, cut=cut)
 
 
@@ -357,7 +359,7 @@ def _merged(law: Law, plan: Plan) -> Law:
     Indices follow the means, lest nominal positions drift away from them.
     """
     inside = _ends(law, plan)
-    strong = (law.masses[inside] >= TINY) & (law.moments[inside] >= TINY)
+    strong = (law.masses[inside] >= LEAST_MASS) & (law.moments[inside] >= LEAST_MASS)
     at = np.flatnonzero(strong) + inside.start
     starts = np.append(0, at[1:])
     q, p = (np.add.reduceat(m, starts) for m in (law.masses, law.moments))

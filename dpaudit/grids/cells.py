@@ -41,10 +41,11 @@ from dpaudit.grids.hull import (
 )
 from dpaudit.grids.hull import UNIT as UNIT
 
-TINY = 1e-290  # masses near the smallest float, whose quotients say nothing
+# Masses below this are so near the smallest float that quotients of them carry no digits.
+LEAST_MASS = 1e-290
 ON_NODE = 1e-7  # share of a mass below which it counts as on its node
-# Exponents that are no number of a float; roundings of their sums are within this part.
-FAR, FAR_OFF = 700.0, 1e-10
+MAX_EXPONENT = 700.0  # Nats: exp of a larger exponent overflows a float.
+EXPONENT_ROUNDING = 1e-10  # Relative rounding error of sums of exponents up to that size.
 
 
 @dataclass(frozen=True)
@@ -134,23 +135,23 @@ def _times_x(q: Reals, loss: Reals) -> Reals:
     """q * exp(loss) without overflow; 0 where q is too small to be accurate."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         value = np.where(loss < 600, q * np.exp(np.minimum(loss, 600)), np.exp(np.log(q) + loss))
-    return np.where(q < TINY, 0.0, value)
+    return np.where(q < LEAST_MASS, 0.0, value)
 
 
 def _over_x(p: Reals, loss: Reals) -> Reals:
     """p * exp(-loss) without overflow, where it is no number of a float from its logarithm."""
     with np.errstate(over="ignore", divide="ignore"):
-        far = np.exp(np.log(p) - loss) * (1 - FAR_OFF)
-    return np.where(loss > -FAR, p * np.exp(np.minimum(-loss, FAR)), far)
+        far = np.exp(np.log(p) - loss) * (1 - EXPONENT_ROUNDING)
+    return np.where(loss > -MAX_EXPONENT, p * np.exp(np.minimum(-loss, MAX_EXPONENT)), far)
 
 
 def _split(part: Masses, h: float, side: Side) -> tuple[Reals, Reals]:
     """P masses (a, b) for the lower and the upper end of every mass's cell."""
     scaled = _times_x(part.q, part.index * h)
     if side is Side.LOWER:
-        scaled = np.where(part.q < TINY, part.p, scaled)
+        scaled = np.where(part.q < LEAST_MASS, part.p, scaled)
     b = (part.p - scaled) / -np.expm1(-h)
-    b = np.where(part.q < TINY, np.clip(b, 0, part.p), b)
+    b = np.where(part.q < LEAST_MASS, np.clip(b, 0, part.p), b)
     if side is Side.LOWER:
         b = np.where(np.abs(b) <= ON_NODE * part.p, np.minimum(b, 0), b)
     return part.p - b, b
@@ -186,7 +187,7 @@ def _tiny_down(cells: Cells) -> Cells:
     included; those below the first node are dropped.
     """
     own, atoms = cells.parts
-    few = own.q < TINY, atoms.q < TINY
+    few = own.q < LEAST_MASS, atoms.q < LEAST_MASS
     index = np.concatenate((own.index[few[0]], atoms.index[few[1]]))
     p = np.concatenate((own.p[few[0]], atoms.p[few[1]]))
     if not np.any(p > 0):
@@ -254,7 +255,7 @@ def _only_infinite(cells: Cells) -> Discrete:
     """Two events alone: everything, P - x Q with Q = 1, and the mass at infinite loss."""
     infinite = cells.infinite[0]
     finite_mass = (1 - infinite) * (1 - 2 * SPLITTING)
-    if infinite == 0 or finite_mass < TINY:
+    if infinite == 0 or finite_mass < LEAST_MASS:
         return (
             trivial(cells.step)
             if infinite == 0

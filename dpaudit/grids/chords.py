@@ -24,9 +24,9 @@ from dpaudit.grids.cells import trivial
 from dpaudit.grids.discrete import Discrete, Grid, Side, TooFine
 from dpaudit.grids.values import from_values
 
-BITS = 256  # precision of the balls
+BALL_BITS = 256  # Precision of the balls, in bits.
 MOST_NODES = 2**15  # nodes of a grid: each takes a ball of delta
-FARTHEST = 600.0  # nats: exp of a larger loss nears a float's overflow
+MAX_LOSS = 600.0  # Nats: exp of a larger loss comes close to the overflow of a float.
 
 
 def by_chords(delta: Callable[[Any], Any], grid: Grid, side: Side, cost: int = 1) -> Discrete:
@@ -38,7 +38,7 @@ def by_chords(delta: Callable[[Any], Any], grid: Grid, side: Side, cost: int = 1
     """
     import flint
 
-    with flint.ctx.workprec(BITS):
+    with flint.ctx.workprec(BALL_BITS):
         h = flint.arb(grid.step.numerator) / grid.step.denominator
 
         def excess(node: int) -> Any:
@@ -59,7 +59,7 @@ def by_chords(delta: Callable[[Any], Any], grid: Grid, side: Side, cost: int = 1
 
 def _end(excess: Callable[[int], Any], grid: Grid, sign: int) -> int:
     """A node beyond which delta is within the tail of the line 1 - x, or of 0."""
-    far = math.floor(FARTHEST / grid.width)
+    far = math.floor(MAX_LOSS / grid.width)
 
     def is_beyond(node: int) -> bool:
         return bool(excess(sign * node) <= grid.tail)

@@ -46,12 +46,13 @@ from dpaudit.grids.discrete import (
 from dpaudit.grids.masses import NO_OUTCOMES, Closed, as_float
 
 LEFT, LARGEST_LOSS = 1e-36, 30.0
-REACH = math.log(4 / LEFT)
+# Nats of a Chernoff bound beyond which a binomial has a mass of at most ``LEFT``.
+TAIL_NATS = math.log(4 / LEFT)
 MOST_OTHERS = 2**40  # numbers of reports that floats hold with room
 # By how much a law of a trial more or less differs where one has at most ``LEFT``.
 STEPS = 100.0
-# One step of t in so many is taken together with its neighbours; outcomes worked on at once.
-SHARE, BLOCK = 2**13, 2**19
+MAX_GROUPS = 2**13  # Values of t are merged with their neighbours into about this many groups.
+BLOCK_NUMBERS = 2**19  # Outcomes evaluated at a time.
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,9 @@ class Counts:
 def reach_of(trials: float, rate: float) -> int:
     """So far from its mean a binomial law has at most ``LEFT`` / 2 (Bernstein's inequality)."""
     spread = trials * rate * (1 - rate)
-    return math.ceil(REACH / 3 + math.sqrt(REACH * REACH / 9 + 2 * REACH * spread)) + 1
+    return (
+        math.ceil(TAIL_NATS / 3 + math.sqrt(TAIL_NATS * TAIL_NATS / 9 + 2 * TAIL_NATS * spread)) + 1
+    )
 
 
 def binomial_masses(trials: int, rate: float, odds: float) -> tuple[int, Floats]:
@@ -109,7 +112,7 @@ def fewer(others: int, side: Side) -> int:
 def grouped(counts: Counts, move: float, side: Side) -> tuple[Floats, Floats, Floats]:
     """(number of signs, c, mass) of groups of neighbouring t."""
     t = counts.first + np.arange(len(counts.weights), dtype=np.float64)
-    size = max(int(t[-1]) // SHARE, 1)
+    size = max(int(t[-1]) // MAX_GROUPS, 1)
     with np.errstate(divide="ignore"):
         slopes = np.where(t > 0, move / counts.scale, 0.0)
     starts = np.arange(0, len(t), size)
@@ -130,8 +133,8 @@ def outcomes(
 
     An outcome of W = 0 has half of its mass here.
     """
-    most = int(math.sqrt(2 * REACH * float(signs[-1]))) // 2 + 2
-    rows = max(BLOCK // most, 1)
+    most = int(math.sqrt(2 * TAIL_NATS * float(signs[-1]))) // 2 + 2
+    rows = max(BLOCK_NUMBERS // most, 1)
     for start in range(0, len(signs), rows):
         t, c, w = (m[start : start + rows, None] for m in (signs, slopes, mass))
         apart = np.mod(t, 2) + 2 * np.arange(most)
@@ -155,7 +158,7 @@ def form_of(
     """
     epsilon = known_loss(loss)
     # No outcome inside of the windows has a larger loss.
-    apart = np.minimum(groups[0], np.sqrt(2 * REACH * groups[0]) + 4)
+    apart = np.minimum(groups[0], np.sqrt(2 * TAIL_NATS * groups[0]) + 4)
     farthest = float(np.max(groups[1] * apart)) * (1 + 32 * UNIT + off)
     span = epsilon if farthest > 0.9 else 2 * math.atanh(farthest)
     span *= 1 + 64 * UNIT
@@ -169,9 +172,9 @@ def form_of(
                 q += np.bincount(cell, other, len(edges))[: len(edges)]
         return p[:-1], q[:-1]
 
-    most = int(math.sqrt(2 * REACH * float(groups[0][-1]))) + 4
+    most = int(math.sqrt(2 * TAIL_NATS * float(groups[0][-1]))) + 4
     largest = math.exp(epsilon)
     # Products of ratios, 1 - v, and sums within a block and over blocks.
-    relative += UNIT * (16 * most + 8 * largest + BLOCK + len(groups[0]) + 64)
+    relative += UNIT * (16 * most + 8 * largest + BLOCK_NUMBERS + len(groups[0]) + 64)
     # 1 - v is at least 2 / (1 + exp(loss)).
     return Closed(masses, NO_OUTCOMES, (-span, span), (32 * UNIT + off) * (1 + largest), relative)

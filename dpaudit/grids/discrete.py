@@ -46,8 +46,7 @@ Floats = NDArray[np.float64]
 MAXIMUM_NODES = 2**21  # nodes of a grid: 16 MB an array
 # Too small a mass to matter: the engine moves every bound by ten times it for each factor.
 CRUMB = 1e-300
-# Less than this may be missing from a whole, by rounding.
-MISSING = 2.0**-40
+MISSING_MASS = 2.0**-40  # Mass by which rounding may make a total differ from 1.
 
 
 class Side(Enum):
@@ -117,7 +116,7 @@ def checked(discrete: Discrete, side: Side, name: str) -> Discrete:
     """
     spend(len(discrete.masses), "a privacy profile on a grid")
     excess = float(np.sum(discrete.masses)) + discrete.infinite - 1
-    room = MISSING + discrete.relative * (2 + max(excess, 0.0))
+    room = MISSING_MASS + discrete.relative * (2 + max(excess, 0.0))
     if side is Side.UPPER and excess < -room:
         return replace(discrete, infinite=discrete.infinite - excess)
     if side is Side.LOWER and excess > room:

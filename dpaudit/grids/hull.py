@@ -17,7 +17,7 @@ from dpaudit.exact.effort import spend
 from dpaudit.grids.discrete import Reals
 
 UNIT = 2.0**-53  # half a unit in the last place of a float
-SPLITTING = 32 * UNIT  # relative error of a mass that is split between nodes
+SPLITTING = 32 * UNIT  # Relative rounding error of a mass that is split between two nodes.
 EDGE_NODES = 4096  # nodes at either end that are looked at
 MOST_NEGATIVE = 50_000  # negative masses that are mended one by one
 Nodes = NDArray[np.int64]

@@ -21,7 +21,7 @@ from dpaudit.grids.discrete import MAXIMUM_NODES, Grid, Reals, TooFine
 
 NORMAL_FACTOR = 32 * UNIT  # relative error of a normal mass
 LARGEST_LOSS = 1e7  # nats; losses beyond count as infinite
-SMALLEST = 1e-290  # results nearer to 0 are no accurate floats
+LEAST_ACCURATE = 1e-290  # Results closer to 0 than this lose their digits as floats.
 # The least 1 - rate: a float's rounding of the rate changes it by a millionth of itself at most.
 NEAREST_TO_ONE = 1e-10
 
@@ -60,7 +60,11 @@ def as_float(value: Number, place: str) -> float:
     Errors: Unsupported for a number that no float is close to; another calculus may answer.
     """
     result = float(enclose(value).mid())
-    if not math.isfinite(result) or 0 < abs(result) < SMALLEST or (result == 0) != (value == 0):
+    if (
+        not math.isfinite(result)
+        or 0 < abs(result) < LEAST_ACCURATE
+        or (result == 0) != (value == 0)
+    ):
         raise Unsupported(f"{place} = {readable(value)}: expected a number of moderate size")
     return result
 

@@ -3,8 +3,8 @@
 A Discrete has the value D_i = infinite + sum_{n > i} p_n (1 - exp(-(n - i) h)) at node i; from the
 values its masses are p_i = (D_{i-1} - D_i) / (1 - e^-h) - (D_i - D_{i+1}) / (e^h - 1).  Upper: node
 values that are not below delta make chords that are not below delta, and so does their convex
-hull, delta being convex.  Sums run in extended precision and what rounding leaves is made up for by
-``SLACK / h`` on every mass.
+hull, delta being convex.  Sums run in extended precision; their rounding errors are covered by
+moving every mass outward by ``VALUE_ROUNDING`` / h of itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dpaudit.grids.hull import convexified
 # Bits of a long double's mantissa: needed here, and had (fewer on Windows and some ARM systems).
 LEAST_MANTISSA, MANTISSA = 63, int(np.finfo(np.longdouble).nmant)
 Long = Reals
-SLACK = 2.0**-44  # rounding of values at nodes, per unit of the step
+VALUE_ROUNDING = 2.0**-44  # Rounding error of values at nodes, per unit of the step.
 
 
 def require_extended() -> None:
@@ -78,7 +78,7 @@ def from_values(values: Long, low: int, total: float, step: Fraction, side: Side
             if side is Side.LOWER
             else Discrete(step, low + len(values) - 1, np.array([total]), float(values[-1]))
         )
-    factor = 1 + (1 if side is Side.UPPER else -1) * SLACK / float(h)
+    factor = 1 + (1 if side is Side.UPPER else -1) * VALUE_ROUNDING / float(h)
     infinite = max(float(values[-1]), 0.0) * factor
     return Discrete(step, low, hull * factor, infinite if side is Side.UPPER else 0.0).trimmed()
 

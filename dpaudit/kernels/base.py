@@ -281,9 +281,10 @@ def standardised(released: Array, values: Array, scale: Array) -> Array:
         return np.where(scale[:, None] > 0, (released - values) / scale[:, None], np.nan)
 
 
-# Noise whose rounding is coarser than this share of its scale is spread over the rounding's cell.
-COARSE = 2.0**-30
-SMALLEST = 1e-300  # keeps a normal score finite
+# If a release is rounded more coarsely than this share of its scale, its score is spread over the
+# cell.
+COARSE_ROUNDING = 2.0**-30
+LEAST_PROBABILITY = 1e-300  # Lower limit of a probability, so that its normal score stays finite.
 
 
 def normal_scores(
@@ -301,17 +302,19 @@ def normal_scores(
     """
     noise, law = standardised(released, values, scale), below or ndtr
     side = np.where(noise > 0, -1.0, 1.0)  # to the lower tail, where few digits are lost
-    scores = noise if below is None else side * ndtri(np.maximum(law(side * noise), SMALLEST))
+    scores = (
+        noise if below is None else side * ndtri(np.maximum(law(side * noise), LEAST_PROBABILITY))
+    )
     with np.errstate(all="ignore"):
         unit = 2 * np.where(scale > 0, scale, 1.0)[:, None]
         down = (released - np.nextafter(released, -np.inf)) / unit
         up = (np.nextafter(released, np.inf) - released) / unit
-    coarse = (np.maximum(down, up) > COARSE) & np.isfinite(noise)
+    coarse = (np.maximum(down, up) > COARSE_ROUNDING) & np.isfinite(noise)
     if coarse.any():
         ends = np.where(side > 0, down, up), np.where(side > 0, up, down)
         low, high = law(side * noise - ends[0]), law(side * noise + ends[1])
         share = low + (high - low) * uniforms(*noise.shape)
-        spread = side * ndtri(np.clip(share, SMALLEST, 1 - 2.0**-53))
+        spread = side * ndtri(np.clip(share, LEAST_PROBABILITY, 1 - 2.0**-53))
         scores = np.where(coarse, spread, scores)
     return np.asarray(scores)
 

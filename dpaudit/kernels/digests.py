@@ -11,7 +11,7 @@ from scipy.special import ndtri
 
 from dpaudit.kernels.query import Array
 
-TINY = 1e-300  # keeps a normal score finite
+LEAST_PROBABILITY = 1e-300  # Lower limit of a probability, so that its normal score stays finite.
 
 
 def hashed(released: Array, columns: int) -> Array:
@@ -23,7 +23,7 @@ def hashed(released: Array, columns: int) -> Array:
     digest = sha256(np.ascontiguousarray(released).tobytes()).digest()
     seed = int.from_bytes(digest, "big")
     drawn = np.random.default_rng(seed).random((len(released), columns))
-    return np.clip(drawn, TINY, 1 - 2.0**-53)
+    return np.clip(drawn, LEAST_PROBABILITY, 1 - 2.0**-53)
 
 
 def is_bottom(released: Array) -> NDArray[np.bool_]:
@@ -44,5 +44,5 @@ def tested_residual(
     share, unknown = np.exp(log_failing), np.isnan(noise.sum(axis=1))
     outcome = np.where(bottom, share * drawn[:, 0], share + (1 - share) * drawn[:, 0])
     shown = np.where(bottom[:, None], ndtri(drawn[:, 1:]), noise)
-    columns = np.hstack([ndtri(np.clip(outcome, TINY, 1 - 2.0**-53))[:, None], shown])
+    columns = np.hstack([ndtri(np.clip(outcome, LEAST_PROBABILITY, 1 - 2.0**-53))[:, None], shown])
     return np.where(unknown[:, None], np.nan, columns)

@@ -13,7 +13,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array, Norm, Query, Records
 from dpaudit.scope import Adjacency
 
-PROBES = 6  # points at which a contraction is measured
+CONTRACTION_PROBES = 6  # Random points at which a contraction is measured.
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +158,7 @@ class Path:
     def _probes(self) -> Array:
         """Public points: the start, and others about it as far as noise alone takes a run."""
         width = len(self.steps.start)
-        far = np.random.default_rng(width).standard_normal((PROBES, width))
+        far = np.random.default_rng(width).standard_normal((CONTRACTION_PROBES, width))
         reach = self.scale * np.sqrt(1 + self.tape.shape[1])
         far *= reach * np.array([0.0, 1.0, 1.0, 0.1, 3.0, 10.0])[:, None]
         return self.steps.inside(self.steps.start + far)

@@ -24,25 +24,27 @@ from dpaudit.kernels.query import Array
 
 Flags = NDArray[np.bool_]
 Integers = NDArray[np.int64]
-POINTS = 16  # of a Gauss rule on each panel
-ENDS = np.array([0.0, 1.0, 3.0, 7.0, 15.0, 30.0, 50.0])
-# Beyond the outermost kink the density falls by e^-50 over this; kinks further out are left out.
-REACH, FARTHEST_KINK = 50.0, 1000.0
-# Answers less likely than e^-600 count as that.
-FARTHEST = 600.0
-# A law of so many levels has a panel end at each; of more, panels are halved where they must be.
-FEW = 32
+PANEL_POINTS = 16  # Nodes of the Gauss-Legendre rule on each panel.
+# Distances from the centre, in noise scales, at which the first panels end.
+PANEL_ENDS = np.array([0.0, 1.0, 3.0, 7.0, 15.0, 30.0, 50.0])
+# Noise scales beyond the outermost kink over which the density falls by e^-50.
+DENSITY_REACH = 50.0
+FARTHEST_KINK = 1000.0  # Noise scales: kinks further out are left out.
+MAX_DISTANCE = 600.0  # Noise scales: an answer less likely than e^-600 counts as that likely.
+# Laws with up to this many levels get a panel end at each; for more, panels are halved where
+# needed.
+MOST_KINKS = 32
 # How near to an end, in units of the queries' scale, a kink needs no panel of its own.
 NEAR_END = 1e-5
-VANISHED = 1e-12  # share of an integral that its last part may have
-HALVINGS = 40  # halvings of the step before it is given up
+RULE_TOLERANCE = 1e-12  # Share of an integral that the last coefficients of a panel may have.
+MAX_HALVINGS = 40  # Halvings of a panel's width before the integral is given up.
 
 
 def _rule() -> tuple[Array, Array, Array]:
     """Nodes and weights on [0, 1]; what takes values to their last three coefficients."""
-    nodes, weights = np.polynomial.legendre.leggauss(POINTS)
-    last = np.arange(POINTS)[-3:]
-    to_last = np.polynomial.legendre.legvander(nodes, POINTS - 1)[:, last] * (last + 0.5)
+    nodes, weights = np.polynomial.legendre.leggauss(PANEL_POINTS)
+    last = np.arange(PANEL_POINTS)[-3:]
+    to_last = np.polynomial.legendre.legvander(nodes, PANEL_POINTS - 1)[:, last] * (last + 0.5)
     return (nodes + 1) / 2, weights / 2, to_last * weights[:, None]
 
 
@@ -76,7 +78,7 @@ class Numbers:
 
     def sides(self, at: Array, row: Integers) -> tuple[Array, Array]:
         gap = at - self.queries[row][:, None]
-        tail = np.exp(-np.minimum(np.abs(gap), FARTHEST)) / 2
+        tail = np.exp(-np.minimum(np.abs(gap), MAX_DISTANCE)) / 2
         return np.where(gap < 0, tail, 1 - tail), np.where(gap < 0, 1 - tail, tail)
 
 
@@ -105,7 +107,11 @@ class Law:
         return other
 
     def kinks(self) -> list[Array]:
-        return [np.full(self._rows, v) for v in self._levels] if len(self._levels) <= FEW else []
+        return (
+            [np.full(self._rows, v) for v in self._levels]
+            if len(self._levels) <= MOST_KINKS
+            else []
+        )
 
     def sides(self, at: Array, row: Integers) -> tuple[Array, Array]:
         k = np.searchsorted(self._levels, at, side="right")
@@ -117,7 +123,7 @@ class Law:
 
     @staticmethod
     def _tail(size: Array, distance: Array) -> Array:
-        return np.asarray(size * np.exp(-np.clip(distance, 0.0, FARTHEST)) / 2)
+        return np.asarray(size * np.exp(-np.clip(distance, 0.0, MAX_DISTANCE)) / 2)
 
 
 class Posterior:
@@ -127,10 +133,10 @@ class Posterior:
     """
 
     def __init__(self, ratio: float) -> None:
-        edges = np.concatenate((-ENDS[:0:-1], ENDS))
+        edges = np.concatenate((-PANEL_ENDS[:0:-1], PANEL_ENDS))
         self.rows = 1
         self._ratio = ratio
-        self._reach = REACH
+        self._reach = DENSITY_REACH
         self._asked: list[Asked] = []
         self._said: list[Flags] = []
         # log of what the values have been divided by, a row
@@ -167,13 +173,13 @@ class Posterior:
             place, room = kink[self._row] - self._left, NEAR_END / self._ratio
             inside = (place > room) & (self._width - place > room)
             self._cut(inside, place[inside])
-        for halvings in range(HALVINGS + 1):
+        for halvings in range(MAX_HALVINGS + 1):
             self._question = question
             self._told = self._sides(question, self._row, self._left, self._width)
             weighed = [self._values * side for side in self._told]
             no, yes = map(self._integral, weighed)
             missed = self._missed(weighed[0], no) | self._missed(weighed[1], yes)
-            if halvings == HALVINGS or not missed.any():
+            if halvings == MAX_HALVINGS or not missed.any():
                 break
             self._cut(missed, self._width[missed] / 2)
         return np.log(no / (no + yes)), np.log(yes / (no + yes))
@@ -213,13 +219,13 @@ class Posterior:
     def _missed(self, values: Array, integrals: Array) -> Flags:
         """Panels on which the rule may miss a 10^-12th of the whole."""
         last = np.abs(values @ TO_LAST).max(axis=1) * self._width
-        return np.asarray(last > VANISHED * integrals[self._row])
+        return np.asarray(last > RULE_TOLERANCE * integrals[self._row])
 
     # --- panels ----------------------------------------------------------------------------------
 
     def _cover(self, farthest: float) -> None:
-        """Panels up to ``REACH`` beyond the farthest kink, on either side of 0."""
-        while self._reach < min(farthest, FARTHEST_KINK) + REACH:
+        """Panels up to ``DENSITY_REACH`` beyond the farthest kink, on either side of 0."""
+        while self._reach < min(farthest, FARTHEST_KINK) + DENSITY_REACH:
             rows = np.arange(self.rows)
             for left in (-2 * self._reach, self._reach):
                 self._add(rows, np.full(self.rows, left), np.full(self.rows, self._reach))

@@ -22,11 +22,14 @@ from dpaudit.scope import Adjacency, choose
 Array: TypeAlias = NDArray[np.float64]
 Norm: TypeAlias = Literal["l1", "l2", "linf"]
 MANY_ROWS = 1_000  # from here on equal rows are found by hashes
-# The golden ratio times 2^64, odd: different numbers have different products; and half of 64 bits.
-HASH_FACTOR, HASH_SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
+# Golden ratio times 2^64, rounded to an odd number: multiplication by it is one-to-one.
+HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+HASH_SHIFT = np.uint64(32)  # Half of the 64 bits of a hash.
 FEW_KINDS = 16  # distinct rows that are compared one by one
-WITHIN = 1 - 1e-9  # of a squared length: far below 1 beside what sums of squares lose
-SMALLEST_LENGTH, LARGEST_LENGTH = 1e-100, 1e100  # lengths whose squares are ordinary floats
+# Factor on a squared bound: far further below 1 than sums of squares lose to rounding.
+LENGTH_MARGIN = 1 - 1e-9
+SMALLEST_LENGTH = 1e-100  # The square of a shorter length may underflow a float.
+LARGEST_LENGTH = 1e100  # The square of a longer length may overflow a float.
 SMALLEST_RADIUS = 1e-250  # radii below count as 0: their squares are no floats
 MOST_RECORDS = 2.0**60  # a sum of so many values has to be a float
 # Queries of this package that bound what they read themselves, whatever the program is.
@@ -251,8 +254,8 @@ def surely_within(rows: Array, radius: Array) -> bool:
     with np.errstate(all="ignore"):
         squares = np.einsum("...d,...d->...", rows, rows)
         if least == most:  # one comparison for all: false for a norm that is not a number
-            return bool(squares.max(initial=0.0) <= WITHIN * least**2)
-        return bool((squares <= WITHIN * np.square(radius)[..., None]).all())
+            return bool(squares.max(initial=0.0) <= LENGTH_MARGIN * least**2)
+        return bool((squares <= LENGTH_MARGIN * np.square(radius)[..., None]).all())
 
 
 _NORMS: dict[str, Callable[[Array], Array]] = {

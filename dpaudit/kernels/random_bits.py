@@ -25,10 +25,11 @@ Exact: TypeAlias = Callable[[int], Fraction]
 Times: TypeAlias = tuple[Floats, Exact]
 
 FIRST_BITS = 53  # random bits that are compared in floats
-UNIT = 2.0**-FIRST_BITS  # of a number with so many bits
-WINDOW = 2.0**-36  # floating-point values are right to half of this
+BIT_UNIT = 2.0**-FIRST_BITS  # Value of the last of FIRST_BITS random bits.
+# Twice the largest error of the floating-point values that are compared with random bits.
+FLOAT_WINDOW = 2.0**-36
 EXTRA_BITS = 64  # random bits that are added where the first leave it open
-PRECISION = 256  # bits of Arb beyond those that are known
+EXTRA_PRECISION = 256  # Bits of ball arithmetic beyond the random bits that are known.
 
 
 def bits_of(entropy: np.random.Generator | None) -> Bits:
@@ -67,9 +68,9 @@ def happens_exp(exponent: Floats, exact: Exact, bits: Bits, times: Times | None 
     """
     chance = np.exp(-exponent) if times is None else np.exp(-exponent) * times[0]
     words = bits(chance.size) >> np.uint64(64 - FIRST_BITS)
-    uniform = words.astype(np.float64) * UNIT
-    below = uniform + UNIT <= chance - WINDOW
-    for i in np.flatnonzero(~below & (uniform < chance + WINDOW)):
+    uniform = words.astype(np.float64) * BIT_UNIT
+    below = uniform + BIT_UNIT <= chance - FLOAT_WINDOW
+    for i in np.flatnonzero(~below & (uniform < chance + FLOAT_WINDOW)):
         factor = Fraction(1) if times is None else times[1](int(i))
         below[i] = _below_exp(int(words[i]), exact(int(i)), factor, bits)
     return np.asarray(below)
@@ -90,10 +91,10 @@ def _below_exp(word: int, exponent: Fraction, factor: Fraction, bits: Bits) -> b
 def geometric_unit(count: int, bits: Bits) -> Whole:
     """k with probability (1 - 1/e) e^-k: the whole part of -ln(uniform), shape (count,)."""
     words = bits(count) >> np.uint64(64 - FIRST_BITS)
-    uniform = words.astype(np.float64) * UNIT
+    uniform = words.astype(np.float64) * BIT_UNIT
     with np.errstate(divide="ignore"):
-        least = np.floor(np.maximum(-np.log(uniform + UNIT) - WINDOW, 0.0))
-        most = np.floor(-np.log(uniform) + WINDOW)
+        least = np.floor(np.maximum(-np.log(uniform + BIT_UNIT) - FLOAT_WINDOW, 0.0))
+        most = np.floor(-np.log(uniform) + FLOAT_WINDOW)
     numbers = least.astype(np.int64)
     for i in np.flatnonzero(least != most):
         numbers[i] = _whole_log(int(words[i]), bits)
@@ -120,7 +121,7 @@ def _refined(word: int, bits: Bits) -> Iterator[tuple[Any, Any, Any]]:
         size = 2**bits_known
         with flint.ctx.workprec(bits_known + 1):
             ends = _ball(Fraction(word, size)), _ball(Fraction(word + 1, size))
-        yield *ends, flint.ctx.workprec(PRECISION + 2 * bits_known)
+        yield *ends, flint.ctx.workprec(EXTRA_PRECISION + 2 * bits_known)
         word = (word << EXTRA_BITS) | int(bits(1)[0])
         bits_known += EXTRA_BITS
 

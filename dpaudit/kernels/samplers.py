@@ -1,8 +1,8 @@
 """Exact samplers of discrete noise, and its masses and tails.
 
-No floating-point rounding enters a draw: what is drawn has exactly the law that is declared, given
-perfect random bits.  How long a rejection sampler takes depends on what it draws; at least
-``POOL`` draws are made at a time, and the first given out, so that time is that of the slowest.
+No floating-point rounding enters a draw: given perfect random bits, draws have exactly the declared
+law.  The time of a rejection sampler depends on the value drawn.  At least ``LEAST_DRAWS`` values
+are drawn at a time and the first ones returned, so that the time is that of the slowest.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ from dpaudit.kernels.random_bits import (
 
 Entropy = np.random.Generator | None
 LARGEST_NUMERATOR = 2**52  # of a scale's numerator: sums of draws and values then fit into 64 bits
-POOL = 64  # draws that are made at least, whatever was asked
+# Draws made at a time, at the least: the time taken then hardly depends on their values.
+LEAST_DRAWS = 64
 AT_ONCE = 512  # attempts that are made side by side
 WEIGHT_BITS = 40  # bits of a weight: sums stay below 2^62
-TABLE = 100_000  # standard deviations up to which tails are summed term by term
+MAX_SUMMED_DEVIATION = 100_000  # Standard deviations up to which tails are summed term by term.
 
 
 def discrete_laplace(scale: object, size: int, entropy: Entropy = None) -> Whole:
@@ -79,7 +80,7 @@ def laplace_units(scales: Whole, divisor: int, bits: Bits) -> Whole:
 
 def _first_kept(count: int, attempt: Callable[[Whole], tuple[Whole, Flags]]) -> Whole:
     """The first draw of each place that is kept; few places get several attempts at a time."""
-    draws = np.zeros(max(count, POOL) if count else 0, dtype=np.int64)
+    draws = np.zeros(max(count, LEAST_DRAWS) if count else 0, dtype=np.int64)
     open_ones = np.arange(draws.size)
     while open_ones.size:
         times = max(1, AT_ONCE // open_ones.size)
@@ -198,7 +199,7 @@ def gaussian_tail(k: npt.ArrayLike, variance: float) -> Floats:
     """P[X >= k] for k >= 1: summed up to a deviation of 1e5, beyond that the normal's, to 1e-10."""
     places = np.asarray(k, dtype=np.float64)
     deviation = math.sqrt(variance)
-    if deviation > TABLE:
+    if deviation > MAX_SUMMED_DEVIATION:
         return np.asarray(ndtr((0.5 - places) / deviation))
     support = np.arange(1, math.ceil(40 * deviation) + 3)
     tails = np.cumsum(np.exp(gaussian_log_mass(support, variance))[::-1])[::-1]

@@ -39,8 +39,7 @@ from dpaudit.nodes import (
 from dpaudit.nodes.registry import load
 from dpaudit.scope import Adjacency, Scope
 
-# Units of work of one rule at one node, beside what it sums, encloses or puts on a grid.
-FOLDING = 200
+RULE_WORK = 200  # Units of work of one rule at one node, besides its sums, enclosures and grids.
 
 EVERY_ADJACENCY = frozenset(Adjacency)
 RuleFunction = Callable[..., Any]
@@ -400,7 +399,7 @@ class Calculus:
         done: dict[str, Step] = {}
         for node in nodes:
             if node.digest not in done:
-                spend(FOLDING, "a declaration of so many nodes")
+                spend(RULE_WORK, "a declaration of so many nodes")
                 below = [done[c.digest] for c in node.children]
                 done[node.digest] = self.concluded(node, below, scope.adjacency)
         require_consistent(done[root.digest])

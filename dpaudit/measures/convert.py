@@ -29,8 +29,8 @@ from dpaudit.measures.intervals import epsilon_two_sided
 from dpaudit.profiles import WIDTH
 
 LARGEST_EXPONENT = 100  # an epsilon of 2^100 counts as infinite
-SMALLEST = 4000  # halvings of epsilon before it counts as 0
-BISECTIONS = 80  # bits of an end
+MAX_HALVINGS = 4000  # Halvings of epsilon before it counts as 0.
+BOUND_BITS = 80  # Bits to which an end is narrowed.
 LARGEST_WHOLE_ORDER = 1024  # of a Renyi curve of whole orders
 LARGEST_NESTED_ORDER = 256  # the same where a curve's terms are sums themselves
 # The largest whole order for a group: its curve is one record's at several times the order.
@@ -99,23 +99,23 @@ def _bracket(mu: Any, delta: Any) -> tuple[Fraction, Fraction] | None:
 
 
 def _crossing(holds: Callable[[Fraction], bool]) -> tuple[Fraction, Fraction] | None:
-    """Positive ends between which a predicate turns true, ``BISECTIONS`` bits apart.
+    """Positive ends between which a predicate turns true, ``BOUND_BITS`` bits apart.
 
     None where it is still false at 2^``LARGEST_EXPONENT``; the lower end is 0 where it is still
-    true at 2^-``SMALLEST``.
+    true at 2^-``MAX_HALVINGS``.
     """
     powers = (Fraction(2) ** k for k in range(LARGEST_EXPONENT))
     high = next(filter(holds, powers), None)
     if high is None:
         return None
-    for _ in range(SMALLEST):
+    for _ in range(MAX_HALVINGS):
         if not holds(high / 2):
             break
         high /= 2
     else:
         return Fraction(0), high
     low = high / 2
-    for _ in range(BISECTIONS):
+    for _ in range(BOUND_BITS):
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     return low, high

@@ -28,10 +28,13 @@ from dpaudit.measures.calculus import Step
 from dpaudit.pairs import Losses, Pair, numbers_in
 from dpaudit.profiles import Interval, narrowest
 
-CORRECTIONS = 60  # steps towards an epsilon that pays for its own failure probability
-COARSER = 100  # first, all pairs are asked at widths so many times the wanted one
-SEPARATING = Fraction(1, 50)
-NEXT = Fraction(1, 10**12)
+# Steps towards an epsilon at which delta also pays for the failure probability.
+MAX_CORRECTIONS = 60
+COARSE_RATIO = 100  # All pairs are first evaluated at this many times the wanted width.
+# Width of epsilon at which pairs are first told apart, at the least.
+SEPARATING_WIDTH = Fraction(1, 50)
+# Added to a trial epsilon, and doubled at each correction, so that the search moves on.
+FIRST_EXCESS = Fraction(1, 10**12)
 # A slack that costs less than 1 at this epsilon is below exp(-700).
 FARTHEST, NEAR_ENOUGH = Fraction(64), Fraction(1, 64)
 
@@ -138,7 +141,7 @@ def _epsilon(delta: Fraction) -> Asked:
     # The outline only tells which pairs are the largest: a coarser width does.
     return Asked(
         lambda pair, width: profiles.epsilon_outline(
-            pair, delta, min(COARSER * width, max(width, float(SEPARATING)))
+            pair, delta, min(COARSE_RATIO * width, max(width, float(SEPARATING_WIDTH)))
         ),
         lambda pair, width, near: _settled_epsilon(pair, delta, width, near),
     )
@@ -162,7 +165,7 @@ def _settled_epsilon(pair: Pair, delta: Fraction, width: float, near: Interval |
 
 def _delta(epsilon: Fraction) -> Asked:
     return Asked(
-        lambda pair, width: profiles.delta_interval(pair, epsilon, COARSER * width),
+        lambda pair, width: profiles.delta_interval(pair, epsilon, COARSE_RATIO * width),
         lambda pair, width, near: profiles.delta_interval(pair, epsilon, width),
     )
 
@@ -235,8 +238,8 @@ def _with_slack(losses: Losses, delta: Fraction, width: float) -> TwoSided:
 
     The cost grows with epsilon: start where nothing is left for it, and pay at each answer.
     """
-    epsilon, beyond = Fraction(0), NEXT
-    for _ in range(CORRECTIONS):
+    epsilon, beyond = Fraction(0), FIRST_EXCESS
+    for _ in range(MAX_CORRECTIONS):
         delta_left = delta - _cost(losses, epsilon)
         if delta_left < 0:
             break

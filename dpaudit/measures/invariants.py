@@ -24,8 +24,8 @@ from dpaudit.pairs import Losses, largest, numbers_in
 
 # Steps that are evaluated for one derivation, each round of a schedule counted: some seconds.
 MOST_STEPS = 200_000
-# Orders at which a Renyi curve is evaluated; small ones, as some curves are sums up to the order.
-ORDERS = (Fraction(5, 4), Fraction(2), Fraction(8))
+# Renyi orders at which curves are compared; small, because some curves are sums up to the order.
+TESTED_ORDERS = (Fraction(5, 4), Fraction(2), Fraction(8))
 # Nodes that lose at least what each part loses.
 AT_LEAST_EACH_CHILD = (
     "Compose",
@@ -185,7 +185,7 @@ def _numbers(value: Any, values: Values) -> Numbers:
 
 
 def _evaluated(value: Any, values: Values) -> list[Any] | None:
-    """A number; a curve at :data:`ORDERS`; None where another symbol has no value."""
+    """A number; a curve at :data:`TESTED_ORDERS`; None if another symbol has no value."""
     if not is_symbolic(value) or is_infinite(value):
         return [value]
     others = unknowns(value) - values.keys()
@@ -194,7 +194,7 @@ def _evaluated(value: Any, values: Values) -> list[Any] | None:
     if {symbol.name for symbol in others} != {"alpha"}:
         return None
     (order,) = others
-    return [_enclosed(value, {**values, order: at}) for at in ORDERS]
+    return [_enclosed(value, {**values, order: at}) for at in TESTED_ORDERS]
 
 
 def _enclosed(value: Any, values: Values) -> Any:

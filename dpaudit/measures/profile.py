@@ -63,10 +63,10 @@ REMOVE, ADD = attrgetter("remove"), attrgetter("add")
 REACHED_REMOVE, REACHED_ADD = attrgetter("reached_remove"), attrgetter("reached_add")
 
 
-ALTERNATIVES = 64  # most attained pairs that are kept for each direction
+MAX_ALTERNATIVES = 64  # Attained pairs kept for each direction, at most.
 
 
-ROUNDS = 100_000  # most rounds of a Repeat whose numbers differ from round to round
+MAX_ROUNDS = 100_000  # Rounds of a Repeat whose parameters differ from round to round, at most.
 
 
 COMPOSITION = Source("Zhu, Dong, Wang", 2022, "Theorem 10 (adaptive composition of pairs)")
@@ -79,13 +79,13 @@ def kept(node: Any, *premises: Losses) -> dict[str, int]:
     """``alternatives``: how many attained pairs are kept, if some are dropped; empty otherwise."""
     sides = [list(map(side, premises)) for side in (REACHED_REMOVE, REACHED_ADD)]
     most = max(sum(map(len, side)) for side in sides)
-    return {"alternatives": ALTERNATIVES} if most > ALTERNATIVES else {}
+    return {"alternatives": MAX_ALTERNATIVES} if most > MAX_ALTERNATIVES else {}
 
 
 def repeated(pair: Pair, index: Any, times: Number) -> Pair:
     """The product of a pair over ``index`` = 1..times.
 
-    Errors: Unsupported where the number of different rounds is a symbol, or above ``ROUNDS``.
+    Errors: Unsupported where the number of different rounds is a symbol, or above ``MAX_ROUNDS``.
     """
     return product(f for p, n in pair.factors for f in _rounds(p, n, index, times))
 
@@ -96,9 +96,9 @@ def _rounds(pair: Pair, count: Number, index: Any, times: Number) -> list[tuple[
         return [(Normal(sqrt(total_over(mu**2 * count, index, times))), Fraction(1))]
     if index is None or not any(_holds(n, index) for n in (*numbers_in(pair), count)):
         return [(pair, count * times)]
-    if is_symbolic(times) or times > ROUNDS:
+    if is_symbolic(times) or times > MAX_ROUNDS:
         raise Unsupported(
-            f"a profile of {times} different rounds: expected a number of at most {ROUNDS}"
+            f"a profile of {times} different rounds: expected a number of at most {MAX_ROUNDS}"
         )
     return [_in_round(pair, count, index, k) for k in range(1, int(times) + 1)]
 
@@ -136,8 +136,8 @@ def disjoint(parts: Sequence[Losses]) -> Losses:
     return Losses(
         (largest(each(REMOVE)),),
         (largest(each(ADD)),),
-        each(REACHED_REMOVE)[:ALTERNATIVES],
-        each(REACHED_ADD)[:ALTERNATIVES],
+        each(REACHED_REMOVE)[:MAX_ALTERNATIVES],
+        each(REACHED_ADD)[:MAX_ALTERNATIVES],
         maximum(part.slack for part in parts),
         in_one_part=True,
     )
@@ -164,12 +164,12 @@ def composition(premises: Sequence[Losses]) -> Losses:
         if not parted and set(map(len, map(side, premises))) == {1}:
             return upper(side)
         always = [side(p) for p in premises if not p.in_one_part and side(p)]
-        in_a_part = [pair for p in parted for pair in side(p)][:ALTERNATIVES]
+        in_a_part = [pair for p in parted for pair in side(p)][:MAX_ALTERNATIVES]
         if in_a_part:
             firsts = [pairs[0] for pairs in always]
             return tuple(joined([*firsts, pair]) for pair in in_a_part)
         # Several attained pairs are combined by rank: the k-th of every premise, or its last.
-        most = min(max(map(len, always), default=0), ALTERNATIVES)
+        most = min(max(map(len, always), default=0), MAX_ALTERNATIVES)
         chosen = (joined(p[min(k, len(p) - 1)] for p in always) for k in range(most))
         return tuple(dict.fromkeys(chosen))
 

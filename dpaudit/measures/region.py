@@ -27,12 +27,17 @@ FloatArray = npt.NDArray[np.float64]
 
 MAXIMUM_EPSILON = 700.0  # exp(700) is near the largest float
 MAXIMUM_MU = 1e6  # far above any mu that counts can show
-SLACK = 1e-10  # of concavity, by rounding
-_UP = 1 + 1e-15  # rounds a float computation outward
-_ORDERS = tuple(1 + 0.02 * 1.4**k for k in range(41))
-_HALVINGS = 50  # of a search: 2^-50 of its range
-_TAIL = np.geomspace(1e-9, 5e-3, 40)
-_NODES = np.concatenate([[0.0], _TAIL, np.linspace(0.01, 0.99, 99), 1 - _TAIL[::-1], [1.0]])
+CONCAVITY_ROUNDING = 1e-10  # Relative rounding error in the concavity of a region's edge.
+_ROUND_UP = 1 + 1e-15  # Factor above the relative rounding error of one float operation.
+# Renyi orders from 1.02 to about 14,000 at which a curve's region is cut.
+_RENYI_ORDERS = tuple(1 + 0.02 * 1.4**k for k in range(41))
+_BISECTIONS = 50  # Halvings of a search, to 2^-50 of its range.
+# Small rates of Q at which the edge of a region is tabulated.
+_TAIL_RATES = np.geomspace(1e-9, 5e-3, 40)
+# All rates of Q at which the edge of a region is tabulated.
+_EDGE_RATES = np.concatenate(
+    [[0.0], _TAIL_RATES, np.linspace(0.01, 0.99, 99), 1 - _TAIL_RATES[::-1], [1.0]]
+)
 
 
 class Region:
@@ -41,7 +46,8 @@ class Region:
     def largest(self, q: FloatArray) -> FloatArray:
         """The largest P[E] where Q[E] = ``q``: never below the exact value, at most 1.
 
-        ``q``: any shape, values in [0, 1].  Concave up to an error of ``SLACK`` p + 1e-15.
+        ``q``: any shape, values in [0, 1].  The result is concave in q up to a rounding error of
+        ``CONCAVITY_ROUNDING`` p + 1e-15.
         """
         raise NotImplementedError
 
@@ -74,9 +80,9 @@ class ApproxRegion(Region):
 
     def largest(self, q: FloatArray) -> FloatArray:
         delta = math.nextafter(self.delta, 1.0) if self.delta else 0.0
-        low = (math.exp(self.epsilon) * _UP * q + delta) * _UP
+        low = (math.exp(self.epsilon) * _ROUND_UP * q + delta) * _ROUND_UP
         missed = np.maximum((1 - delta - q) * (1 - 1e-15) - 2.0**-53, 0.0)
-        high = 1 - math.exp(-self.epsilon) / _UP * missed * (1 - 1e-15) + 2.0**-52
+        high = 1 - math.exp(-self.epsilon) / _ROUND_UP * missed * (1 - 1e-15) + 2.0**-52
         return np.minimum(np.minimum(low, high), 1.0)
 
     @property
@@ -131,7 +137,7 @@ class RenyiRegion(Region):
     def largest(self, q: FloatArray) -> FloatArray:
         flat = np.ravel(np.asarray(q, dtype=np.float64))
         low, high = flat.copy(), np.ones_like(flat)
-        for _ in range(_HALVINGS):
+        for _ in range(_BISECTIONS):
             middle = low + (high - low) / 2
             outside = self._outside(middle, flat)
             low, high = np.where(outside, low, middle), np.where(outside, middle, high)
@@ -151,7 +157,7 @@ class RenyiRegion(Region):
 
     @cached_property
     def _chords(self) -> ChordRegion:
-        return ChordRegion(_NODES, self.largest(_NODES))
+        return ChordRegion(_EDGE_RATES, self.largest(_EDGE_RATES))
 
     @property
     def reference(self) -> Region:
@@ -201,7 +207,7 @@ def zcdp_region(rho: float) -> RenyiRegion:
     Source: Bun and Steinke (2016), Definition 1.1.
     """
     _inside(rho, math.inf, "rho")
-    return RenyiRegion(_ORDERS, tuple(rho * at * _UP for at in _ORDERS))
+    return RenyiRegion(_RENYI_ORDERS, tuple(rho * at * _ROUND_UP for at in _RENYI_ORDERS))
 
 
 def region_of(guarantee: Node) -> Region:
@@ -259,7 +265,7 @@ def renyi_region(curve: Any, place: str) -> RenyiRegion:
     """The region of a curve over ``alpha``, at 41 orders."""
     if unknowns(curve) - {order()}:
         raise InvalidParameter(f"{place}: give every symbol but alpha a value first")
-    orders = [Fraction(at).limit_denominator(10**6) for at in _ORDERS]
+    orders = [Fraction(at).limit_denominator(10**6) for at in _RENYI_ORDERS]
     values = [replaced(curve, {order(): at}) for at in orders]
     return RenyiRegion(
         tuple(map(float, orders)), tuple(float_upper(value, place) for value in values)

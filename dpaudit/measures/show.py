@@ -10,7 +10,7 @@ from dpaudit.exact import decimal_upper, is_infinite, is_printable, is_symbolic,
 from dpaudit.measures.calculus import CALCULI, Step
 from dpaudit.pairs import Losses
 
-DEPTH = 40  # levels of indentation
+MAX_INDENT = 40  # Levels of indentation; deeper steps stay at this one.
 
 
 def value_text(value: Any) -> str:
@@ -43,7 +43,7 @@ def show_text(step: Step) -> str:
         seen.add(id(step))
         assumed = [f"assuming {a.statement} ({a.status})" for a in step.assumes]
         below = ["(premises as above)"] if shown else assumed
-        margin = "  " * min(depth, DEPTH)
+        margin = "  " * min(depth, MAX_INDENT)
         lines += [margin + _line(step), *(f"{margin}  {line}" for line in below)]
         stack += [] if shown else [(p, depth + 1) for p in reversed(step.premises)]
     return "\n".join(lines)

@@ -23,7 +23,8 @@ from dpaudit.pairs import Losses
 
 NOTHING: Sides = (None, Fraction(1))  # no bound: delta is between 0 and 1
 FIRST_DELTA = Fraction(1, 2)
-CORRECTIONS = 8  # steps towards an epsilon that pays for its own failure probability
+# Steps towards an epsilon at which delta also pays for the failure probability.
+MAX_CORRECTIONS = 8
 # A number with more digits is not taken as a delta.
 SMALLEST_ASKED = Fraction(1, 10**900)
 
@@ -80,7 +81,7 @@ def of_renyi(step: Step, epsilon: Fraction) -> Sides:
     The order is the one that is best for delta, which is the one at that order, a few times over.
     """
     best, delta = Fraction(1), FIRST_DELTA
-    for _ in range(CORRECTIONS):
+    for _ in range(MAX_CORRECTIONS):
         witness = to_approx(step, delta).witness
         if "order" not in witness:
             break

@@ -19,9 +19,9 @@ ODOMETER = Source(
 )
 FROM_PURE = Source("Bun, Steinke", 2016, "Proposition 1.4")
 
-DIGITS = 30  # significant digits of a bound, rounded up
-# The sums of rho at which one line each of the odometer is best: 2^-20 to 2^20.
-LEVELS = tuple(Fraction(2) ** k for k in range(-20, 21))
+BOUND_DIGITS = 30  # Significant digits to which a bound is rounded up.
+# Sums of rho, 2^-20 to 2^20, at each of which one line of the odometer is the best.
+ODOMETER_LEVELS = tuple(Fraction(2) ** k for k in range(-20, 21))
 
 
 def _region(claim: Any) -> Any:
@@ -45,15 +45,15 @@ def _running(spent: tuple[Fraction, ...], delta: Fraction) -> Fraction:
     """
     slopes, cost = _lines(delta)
     lines = ((1 + slope) * spent[0] + cost / slope for slope in slopes)
-    return min(Fraction(decimal_upper(line, DIGITS)) for line in lines)
+    return min(Fraction(decimal_upper(line, BOUND_DIGITS)) for line in lines)
 
 
 @lru_cache(maxsize=64)
 def _lines(delta: Fraction) -> tuple[tuple[Fraction, ...], Fraction]:
     """The l_j, and an upper bound of log(1 / d_j) with d_j = delta / number of lines."""
     with working_precision():
-        cost = Fraction(decimal_upper(enclose(len(LEVELS) / delta).log(), DIGITS))
-        slopes = (float((enclose(cost) / enclose(level)).sqrt().mid()) for level in LEVELS)
+        cost = Fraction(decimal_upper(enclose(len(ODOMETER_LEVELS) / delta).log(), BOUND_DIGITS))
+        slopes = (float((enclose(cost) / enclose(level)).sqrt().mid()) for level in ODOMETER_LEVELS)
         return tuple(Fraction(slope).limit_denominator(10**9) for slope in slopes), cost
 
 

@@ -206,7 +206,7 @@ class Blanket(Symmetric):
             weights = masses * scale / (n * rate)
             return grids.Counts(first, weights, scale, grids.UNIT * (16 * (len(law) + terms) + 64))
 
-        most = math.sqrt(2 * grids.REACH * float(t[-1])) / 2 + 2
+        most = math.sqrt(2 * grids.TAIL_NATS * float(t[-1])) / 2 + 2
         widest = min(2 * grids.reach_of(n - first, hidden) + 1, n + 1)
         few = n - int(t[-1])
         states = len(t) * widest * most

@@ -24,7 +24,7 @@ from dpaudit.audit.bounds.weighted import CountedLosses
 from dpaudit.audit.engine import generator
 from dpaudit.audit.likelihood import FEWEST_PILOT, NOTHING, LikelyLower, Search, Wanted
 from dpaudit.audit.verdict import Ruling, Verdict, judge
-from dpaudit.curator.proposal import FARTHEST, ROUNDED, NoLikelihood, Proposal
+from dpaudit.curator.proposal import LOG_ROUNDING, MAX_LOG, NoLikelihood, Proposal
 
 LIKELIHOOD_STREAM = 3  # Number of the random stream: 0 to 2 belong to plain audits and to searches.
 PILOT_TRIALS = 2_000  # Trials of a pilot, from which a proposal is judged.
@@ -167,9 +167,9 @@ class _Trials(Search):
         terms = np.log(precision) / 2 - precision * (scores - mean) ** 2 / 2 + scores**2 / 2
         lean = np.log1p(-proposal.plain) + terms.sum(axis=1)
         weights = -np.logaddexp(math.log(proposal.plain), lean)
-        weights -= ROUNDED * (1 + np.abs(terms).sum(axis=1))
+        weights -= LOG_ROUNDING * (1 + np.abs(terms).sum(axis=1))
         solved = self.solver.solve(side, scores)
-        return np.clip(solved.losses, -FARTHEST, FARTHEST), weights, solved.sure
+        return np.clip(solved.losses, -MAX_LOG, MAX_LOG), weights, solved.sure
 
 
 def _certain(products: Array) -> Array:

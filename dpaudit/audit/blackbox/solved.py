@@ -28,7 +28,7 @@ from scipy.optimize import elementwise
 
 from dpaudit.audit.blackbox.draws import Array
 from dpaudit.audit.blackbox.recorded import NORMAL, Law, Layout
-from dpaudit.curator.proposal import FARTHEST, NoLikelihood
+from dpaudit.curator.proposal import MAX_LOG, NoLikelihood
 
 # Standard deviations of noise by which a solution may be off and still be accepted.
 NOISE_TOLERANCE = 1e-6
@@ -80,7 +80,7 @@ class Solved:
     @property
     def losses(self) -> Array:
         """Privacy loss of each trial, rounded down; 0 if the solution was not confirmed."""
-        ratios = self.ratios.clip(-FARTHEST, FARTHEST)
+        ratios = self.ratios.clip(-MAX_LOG, MAX_LOG)
         losses = ratios.sum(axis=1) + self.volume
         losses -= RATIO_ROUNDING * (1 + np.abs(self.volume) + np.abs(ratios).sum(axis=1))
         return np.where(self.sure & np.isfinite(losses), losses, 0.0)

@@ -37,7 +37,7 @@ from scipy.special import logsumexp
 
 from dpaudit.audit.bounds.estimators import MAXIMUM_TRIALS, _error_rate
 from dpaudit.errors import InvalidParameter
-from dpaudit.measures.region import SLACK, Region
+from dpaudit.measures.region import CONCAVITY_ROUNDING, Region
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -295,10 +295,10 @@ def supporting_line(region: Region, q: float) -> tuple[float, float]:
     edge = np.asarray(region.largest(samples), dtype=np.float64)
     left, right = float(edge[0]), float(edge[-1])
     run = float(samples[-1] - samples[0])
-    tilt = 2 * SLACK * right * (1 if q < 0.5 else -1)
+    tilt = 2 * CONCAVITY_ROUNDING * right * (1 if q < 0.5 else -1)
     slope = max(0.0, right - left + tilt) / run
     inside = float(np.max(edge[1:] - slope * samples[:-1]))
-    intercept = inside + 4 * SLACK / _LINE_WINDOW * right + 1e-14 * (1 + slope * q)
+    intercept = inside + 4 * CONCAVITY_ROUNDING / _LINE_WINDOW * right + 1e-14 * (1 + slope * q)
     return slope, intercept
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betainc, betaincc, gammaln, kl_div, ndtri
 
-from dpaudit.measures.region import SLACK, FloatArray, Region
+from dpaudit.measures.region import CONCAVITY_ROUNDING, FloatArray, Region
 
 IntArray = npt.NDArray[np.int64]
 
@@ -208,9 +208,9 @@ def _line(region: Region, left: FloatArray, right: FloatArray) -> tuple[FloatArr
     ends = region.largest(left), region.largest(right)
     centre = region.largest(left + (right - left) / 2)
     # Over the chord by less than twice what the middle is: by less than the margin of the ends.
-    straight = 2 * centre <= (ends[0] + ends[1]) * (1 + SLACK)
+    straight = 2 * centre <= (ends[0] + ends[1]) * (1 + CONCAVITY_ROUNDING)
     straight &= ends[1] <= 3 * ends[0]
-    wide, room = 1 + 8 * SLACK, 8 * SLACK * centre + 1e-14
+    wide, room = 1 + 8 * CONCAVITY_ROUNDING, 8 * CONCAVITY_ROUNDING * centre + 1e-14
     start = np.where(straight, ends[0] * wide, 2 * centre - ends[1] + room)
     stop = np.where(straight, ends[1] * wide, 2 * centre - ends[0] + room)
     return start, stop
@@ -264,7 +264,7 @@ def _first(trials: Trials, region: Region, cost: float, counts: IntArray) -> Int
 
     def limit(q: FloatArray, rate: FloatArray) -> FloatArray:
         divergence_left = (room - other * kl(rate, q)) / total
-        edge = region.largest(q) * (1 - 2 * SLACK)
+        edge = region.largest(q) * (1 - 2 * CONCAVITY_ROUNDING)
         return np.where(
             divergence_left >= 0, _kl_upper(edge, np.maximum(divergence_left, 0.0)), 0.0
         )

@@ -74,7 +74,7 @@ def chosen_profile(node: Select, *children: Losses) -> Losses:
 
     def any_one(side: Callable[[Losses], Pairs]) -> Pairs:
         pairs = dict.fromkeys(pair for child in children for pair in side(child))
-        return tuple(pairs)[: profile.ALTERNATIVES]
+        return tuple(pairs)[: profile.MAX_ALTERNATIVES]
 
     return Losses(
         together(lambda child: child.remove),
@@ -164,7 +164,7 @@ def filter_gaussian(node: Filter, charge: Number) -> Number:
 def _releases(node: Filter, charge: Losses) -> dict[str, int]:
     """How many releases of noise spend the cap, where that is a choice."""
     counts = [times for pair in spent(node) for _, times in pair.factors]
-    return {"releases": MANY} if MANY in counts else {}
+    return {"releases": STAND_IN_RELEASES} if STAND_IN_RELEASES in counts else {}
 
 
 @PROFILE.rule(Filter, "filter_profile", cite=GDP_FILTER, witness=_releases)
@@ -188,8 +188,8 @@ def spent(node: Filter) -> tuple[Pair, ...]:
     """The pairs attained by a program that spends the cap on one kind of noise; () if unknown.
 
     Gaussian: one release of mu = the cap, or of mu^2 / 2 = rho.  Laplace: one of epsilon = the cap,
-    or ``MANY``, each of epsilon^2 / 2 = rho / ``MANY``.  Noise multipliers come as near as one
-    likes to those, which may be irrational, and delta is continuous in them.
+    or n = ``STAND_IN_RELEASES``, each of epsilon^2 / 2 = rho / n.  These noise multipliers may be
+    irrational; rational ones come arbitrarily close, and delta is continuous in them.
     """
     children = node.child.children if isinstance(node.child, Select) else (node.child,)
     measure = FilterMeasure(node.measure)
@@ -200,7 +200,16 @@ def spent(node: Filter) -> tuple[Pair, ...]:
     if measure in (FilterMeasure.PURE, FilterMeasure.APPROX):
         return (LaplaceShift(node.cap),)
     if measure == FilterMeasure.ZCDP:
-        return (product([(LaplaceShift(sqrt(2 * node.cap / MANY)), Fraction(MANY))]),)
+        return (
+            product(
+                [
+                    (
+                        LaplaceShift(sqrt(2 * node.cap / STAND_IN_RELEASES)),
+                        Fraction(STAND_IN_RELEASES),
+                    )
+                ]
+            ),
+        )
     return ()
 
 
@@ -209,5 +218,5 @@ def _is_gaussian(child: Node) -> bool:
     return all(isinstance(leaf, Gaussian) for leaf in leaves)
 
 
-MANY = 256  # releases that stand for a long run of small charges
+STAND_IN_RELEASES = 256  # Releases that stand for a long run of small charges.
 ALL_TOLD = Atoms(((Fraction(1), Fraction(0)), (Fraction(0), Fraction(1))))

@@ -23,7 +23,7 @@ from dpaudit.pairs import DrawnMoves, Losses, Mixed, Normal, Pair, product
 
 ONE_BY_ONE = 64  # turns up to which every number of them has its own bound
 MOST_ENTRIES = 300_000  # entries of a strategy's matrix
-POINT = 128  # bits behind the binary point
+FRACTION_BITS = 128  # Bits behind the binary point of fixed-point numbers.
 Kept = tuple[int, list[Fraction]]
 WITH_OR_WITHOUT = frozenset({"add_remove", "zero_out"})
 
@@ -102,7 +102,7 @@ def _along_their_sum(kind: str, strategy: Any, rounds: int, starts: range) -> Ke
     """
     if len(starts) * rounds > MOST_ENTRIES:
         return 0, []
-    unit = 2**POINT if kind == "sqrt_toeplitz" else 1
+    unit = 2**FRACTION_BITS if kind == "sqrt_toeplitz" else 1
     columns = [_rows_of(kind, strategy, rounds, t + 1, unit) for t in starts]
     if min(map(min, columns)) < 0:
         return 0, []

@@ -72,9 +72,8 @@ CUT = Source("dpaudit", 2026, "truncated Poisson batches; proof in families.batc
 IN_PLACE = (Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT)
 ZEROED = (Adjacency.ZERO_OUT,)  # neighbours for which the theorem is proved
 COMING = (Adjacency.ADD_REMOVE,)  # neighbours for which the theorem is proved
-PLACES = 60  # decimals of a chance, rounded up
-# Units of work of an incomplete beta integral of 512 bits.
-INTEGRAL = 250_000
+CHANCE_DECIMALS = 60  # Decimals to which a probability is rounded up.
+INTEGRAL_WORK = 250_000  # Units of work (microseconds) of an incomplete beta integral of 512 bits.
 
 
 @in_every_calculus
@@ -114,7 +113,7 @@ for _calculus in (APPROX, CONCENTRATED, RENYI, GAUSSIAN):
 
 
 def chance_of_cut(node: TruncatedPoisson) -> Fraction:
-    """P(binomial(population - 1, rate) >= batch_size), rounded up to ``PLACES`` decimals.
+    """P(binomial(population - 1, rate) >= batch_size), rounded up to ``CHANCE_DECIMALS`` decimals.
 
     An incomplete beta integral: P(binomial(m, q) >= B) = I_q(B, m - B + 1), or 1 less that of the
     rest, whichever is smaller: of one that is almost 1 the digits take seconds, or are not found.
@@ -128,15 +127,15 @@ def chance_of_cut(node: TruncatedPoisson) -> Fraction:
 
     with flint.ctx.workprec(512):
         rate = flint.arb(flint.fmpq(node.rate.numerator, node.rate.denominator))
-        spend(INTEGRAL, "the chance that a batch is cut")
+        spend(INTEGRAL_WORK, "the chance that a batch is cut")
         if most > others * node.rate:
             chance = rate.beta_lower(most, others - most + 1, regularized=True)
         else:
             chance = 1 - (1 - rate).beta_lower(others - most + 1, most, regularized=True)
         if not chance <= 1:
             return Fraction(1)  # of so many records the integral is not found
-        scaled = (chance * flint.arb(10) ** PLACES).upper().ceil().fmpz()
-    return Fraction(int(scaled), 10**PLACES)
+        scaled = (chance * flint.arb(10) ** CHANCE_DECIMALS).upper().ceil().fmpz()
+    return Fraction(int(scaled), 10**CHANCE_DECIMALS)
 
 
 @PURE.rule(TruncatedPoisson, "truncated_poisson", cite=CUT, adjacency=COMING)

@@ -24,9 +24,8 @@ IN_PLACE = frozenset({"replace_one", "zero_out"})
 ZEROED = frozenset({"zero_out"})
 COMING = frozenset({"add_remove"})
 ADDING_UP = frozenset({"Gaussian", "Laplace", "Assuming", "Compose", "Group", "Repeat"})
-DECIMALS = 60  # decimals of a chance, rounded up
-# Units of work of an incomplete beta integral.
-TAIL = 250_000
+CUT_DECIMALS = 60  # Decimals to which a probability is rounded up.
+TAIL_WORK = 250_000  # Units of work (microseconds) of an incomplete beta integral.
 
 
 def _moves_as_one(child: Any) -> bool:
@@ -75,17 +74,17 @@ def _cut(node: Any) -> Fraction:
     if node.rate == 1:
         return Fraction(1)
     with flint.ctx.workprec(640):
-        spend(TAIL, "the chance that a batch is cut")
+        spend(TAIL_WORK, "the chance that a batch is cut")
         other_rate = flint.arb(flint.fmpq(node.rate.denominator - node.rate.numerator))
         other_rate /= int(node.rate.denominator)
         if others * node.rate < most:
             cut = (1 - other_rate).beta_lower(most, others - most + 1, regularized=True)
         else:
             cut = 1 - other_rate.beta_lower(others - most + 1, most, regularized=True)
-        scaled = (cut * flint.arb(10) ** DECIMALS).upper()
-        if not scaled.is_finite() or scaled >= 10**DECIMALS:
+        scaled = (cut * flint.arb(10) ** CUT_DECIMALS).upper()
+        if not scaled.is_finite() or scaled >= 10**CUT_DECIMALS:
             return Fraction(1)
-        return Fraction(int(scaled.ceil().fmpz()), 10**DECIMALS)
+        return Fraction(int(scaled.ceil().fmpz()), 10**CUT_DECIMALS)
 
 
 def _pure(node: Any, epsilon: Any) -> Any:

@@ -27,8 +27,8 @@ from dpaudit.families.correlated.strategies import (
 from dpaudit.kernels.base import Generator, Kernel, exact_match, kernel, normal_scores
 from dpaudit.kernels.query import Array
 
-# The share of a round's noise that rounding of its values may be, where residuals are taken.
-ROUNDED = 1e-4
+# Rounding error of values, relative to a round's noise, above which residuals are left out.
+MAX_ROUNDING_SHARE = 1e-4
 
 
 class Past(Protocol):
@@ -164,7 +164,10 @@ class CorrelatedGaussianKernel(Kernel):
         fresh = self._fresh(released, values)
         shift = fresh * self._past.weight(self._round)
         with np.errstate(all="ignore"):
-            rounded = np.spacing(np.abs(self.centre(values))) > ROUNDED * weight * scale[:, None]
+            rounded = (
+                np.spacing(np.abs(self.centre(values)))
+                > MAX_ROUNDING_SHARE * weight * scale[:, None]
+            )
         scores = normal_scores(released, released - shift, weight * scale, self.uniforms)
         # Rounding of earlier rounds is not known: it is small, or nothing can be said.
         return np.where(rounded, np.nan, scores)

@@ -32,7 +32,7 @@ from dpaudit.families.correlated.node import (
 
 EXACT_ROUNDS = 512  # rounds up to which a move is an exact fraction
 LARGEST_SUM = 5_000_000  # terms of a sum: more take minutes
-PATTERNS = 20_000  # patterns of participation that are gone through one by one
+MAX_PATTERNS = 20_000  # Patterns of participation that are enumerated.
 GRAM_ROUNDS = 200  # rounds of a matrix whose patterns are searched
 MOST_IN_TREE = 512  # participations that a tree's largest move is computed for
 FIXED_POINT = 192  # bits after the point of a scaled integer
@@ -302,7 +302,7 @@ def _tree(last: int, times: int, apart: int) -> Move:
     def gram(s: int, t: int) -> int:
         return sum(m - (m & -m) < s + 1 for m in blocks(t + 1))
 
-    if _patterns(last, times, apart) <= PATTERNS:
+    if _patterns(last, times, apart) <= MAX_PATTERNS:
         return _searched(gram, last, times, apart)
     if times > MOST_IN_TREE:
         raise Unsupported(f"tree: {times} participations: expected at most {MOST_IN_TREE}")
@@ -369,11 +369,11 @@ def heaviest(weights: Sequence[Any], times: int, apart: int) -> Any:
 
 
 def _patterns(last: int, times: int, apart: int) -> int:
-    """How many patterns there are; counted no further than ``PATTERNS``."""
+    """How many patterns there are; counted no further than ``MAX_PATTERNS``."""
     number = 0
     for j in range(1, times + 1):
         number += comb(max(last - (j - 1) * (apart - 1), 0), j)
-        if number > PATTERNS:
+        if number > MAX_PATTERNS:
             break
     return number
 
@@ -390,7 +390,7 @@ def patterns(last: int, times: int, apart: int, start: int = 0) -> Iterator[tupl
 
 def _searched(gram: Gram, last: int, times: int, apart: int) -> Move:
     """Every pattern where they are few; else r_s = the heaviest row of |G|, then the heaviest r."""
-    if _patterns(last, times, apart) <= PATTERNS:
+    if _patterns(last, times, apart) <= MAX_PATTERNS:
         sums = [_squared(gram, chosen) for chosen in patterns(last, times, apart)]
         reached_values = [value for value, reached in sums if reached]
         return Move(max(value for value, _ in sums), max(reached_values))

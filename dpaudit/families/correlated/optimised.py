@@ -32,7 +32,8 @@ from dpaudit.exact.domains import integer
 from dpaudit.families.correlated.node import LARGEST_MATRIX, BandedToeplitz
 from dpaudit.kernels.query import Array
 
-DIGITS = 10**9  # denominator of an optimised entry: nine decimals
+# Optimised entries are rounded to multiples of 1 over this, nine decimals.
+ENTRY_DENOMINATOR = 10**9
 LARGEST_ROUNDS = 2**17  # the loss is computed with arrays of so many numbers
 MOST_BUFFERS = 16  # buffers of an optimised strategy
 
@@ -79,7 +80,10 @@ def optimised_bands(rounds: int, bands: int) -> Optimised:
     if bands > 1:
         minimum = minimize(_loss, free, args=(rounds,), jac=True, method="L-BFGS-B")
         free = minimum.x if minimum.fun <= _loss(free, rounds)[0] else free
-    column = [Fraction(1), *(Fraction(round(float(c) * DIGITS), DIGITS) for c in free)]
+    column = [
+        Fraction(1),
+        *(Fraction(round(float(c) * ENTRY_DENOMINATOR), ENTRY_DENOMINATOR) for c in free),
+    ]
     error = math.exp(_loss(np.array(column[1:], dtype=np.float64), rounds)[0] / 2)
     return Optimised(BandedToeplitz(tuple(column)), error, least_error(rounds))  # type: ignore[arg-type]
 
@@ -129,7 +133,10 @@ def optimised_buffers(rounds: int, buffers: int) -> Buffered:
     bounds = [(-30.0, 0.0)] * buffers + [(-10.0, 20.0)] * buffers
     best = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
     later_entries = column(best)[0]
-    exact = [Fraction(1), *(Fraction(round(float(c) * DIGITS), DIGITS) for c in later_entries)]
+    exact = [
+        Fraction(1),
+        *(Fraction(round(float(c) * ENTRY_DENOMINATOR), ENTRY_DENOMINATOR) for c in later_entries),
+    ]
     error = math.exp(_loss(np.array(exact[1:], dtype=np.float64), rounds)[0] / 2)
     weights, decays = np.exp(best[:buffers]), 1 / (1 + np.exp(-best[buffers:]))
     order = np.argsort(decays)

@@ -41,8 +41,10 @@ from dpaudit.pairs import Atoms, DiscreteNormal, LaplaceShift, Losses, Pair
 
 Outcomes = tuple[tuple[Number, Number], ...]
 
-KINKS = 128  # losses of a coarser pair, where the exact one has more
-FAINT = Fraction(1, 2**30)
+MAX_KINKS = 128  # Losses of the coarser pair that replaces an exact one with more losses.
+# Second-order differences of a smaller epsilon are lost in a ball's digits: simpler bounds are
+# used.
+FAINT_EPSILON = Fraction(1, 2**30)
 LONG_TAIL = Fraction(2**70)
 
 CONCENTRATED_NOISE = Source("Canonne, Kamath, Steinke", 2020, "Theorem 4")
@@ -77,7 +79,7 @@ def faint(epsilon: Number) -> bool:
 
     The bounds used then are off by less than a billionth.
     """
-    return not unknowns(epsilon) and bool(enclose(FAINT - epsilon) > 0)
+    return not unknowns(epsilon) and bool(enclose(FAINT_EPSILON - epsilon) > 0)
 
 
 def grown(epsilon: Number) -> Number:
@@ -212,12 +214,12 @@ def _floor(value: Number) -> Number:
 
 
 def _many(move: Number) -> bool:
-    return not is_symbolic(move) and move > KINKS
+    return not is_symbolic(move) and move > MAX_KINKS
 
 
 def lines_drawn(node: DiscreteLaplace) -> dict[str, int]:
     """Between how many losses the profile of much noise on the integers is drawn."""
-    return {"kinks": KINKS} if _many(node.sensitivity) else {}
+    return {"kinks": MAX_KINKS} if _many(node.sensitivity) else {}
 
 
 @PROFILE.rule(DiscreteLaplace, "discrete_laplace_pair", cite=OWN_PAIR, witness=lines_drawn)
@@ -228,7 +230,7 @@ def discrete_laplace_pair(node: DiscreteLaplace) -> Losses:
     noise, and linear in x between them.  Split: the product of moves d <= e, d + e = D, has the
     same losses, so its profile is linear between them too; at such a t >= 0 it is at most the
     second pair's at t - d/scale, as the first loss is at most d/scale; that is the same number.
-    Above ``KINKS`` losses the line is drawn between fewer of them (for a symbolic D between the
+    Above ``MAX_KINKS`` losses the line is drawn between fewer of them (for a symbolic D between the
     two ends), which is above it; the reached pair is then that of continuous noise.
     """
     move, scale = node.sensitivity, node.scale
@@ -260,7 +262,7 @@ def _coarser(scale: Number, move: Number) -> Outcomes:
     """
     if is_symbolic(move):
         return _answers(move / scale, Fraction(1))
-    kinks = [Fraction(int(move) * i // KINKS) for i in range(KINKS + 1)]
+    kinks = [Fraction(int(move) * i // MAX_KINKS) for i in range(MAX_KINKS + 1)]
     slopes = [exp(-t / scale) / (1 + exp((s - t) / scale)) for s, t in pairwise(kinks)]
     masses = [high - low for high, low in pairwise((Fraction(1), *slopes, Fraction(0)))]
     odds = [exp((2 * kink - move) / scale) for kink in kinks]
@@ -307,7 +309,7 @@ def _coarse(node: TruncatedDiscreteLaplace) -> dict[str, bool]:
 def truncated_pair(node: TruncatedDiscreteLaplace) -> Losses:
     """The noise around ``sensitivity`` against the noise around 0; its ends have infinite loss.
 
-    For a symbolic sensitivity, or one above ``KINKS``: randomised response with probability
+    For a symbolic sensitivity, or one above ``MAX_KINKS``: randomised response with probability
     1 - delta dominates, and the move by 1 is reached.
     """
     if not (is_symbolic(node.sensitivity) or _many(node.sensitivity)):

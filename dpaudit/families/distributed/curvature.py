@@ -15,8 +15,8 @@ from dpaudit.exact import enclose
 from dpaudit.exact.effort import spend
 from dpaudit.families.distributed.node import DistributedSkellamVector
 
-BITS = 256  # precision of the balls
-PLACES = 10**6  # denominator of a variance, rounded down
+BALL_BITS = 256  # Precision of the balls, in bits.
+VARIANCE_DENOMINATOR = 10**6  # A variance is rounded down to a multiple of 1 over this.
 
 
 @lru_cache(maxsize=64)
@@ -37,13 +37,15 @@ def least_variance(node: Any) -> Fraction:
     """
     import flint
 
-    with flint.ctx.workprec(BITS):
+    with flint.ctx.workprec(BALL_BITS):
         skellam = isinstance(node, DistributedSkellamVector)
         bend = _skellam_bend(enclose(node.total)) if skellam else _gaussian_bend(node)
         if bend is None:
             return Fraction(0)
         # Rounding the lower end down keeps a value that the whole enclosure allows.
-        return Fraction(int((PLACES / bend).lower().floor().fmpz()), PLACES)
+        return Fraction(
+            int((VARIANCE_DENOMINATOR / bend).lower().floor().fmpz()), VARIANCE_DENOMINATOR
+        )
 
 
 def _gaussian_bend(node: Any) -> Any:

@@ -16,17 +16,17 @@ from dpaudit.families.distributed import (
     DistributedSkellam,
     DistributedSkellamVector,
 )
-from dpaudit.families.distributed.masses import DIGITS, masses_of
+from dpaudit.families.distributed.masses import MASS_DECIMALS, masses_of
 from dpaudit.kernels.base import Generator, Kernel, exact_kernel, kernel
 from dpaudit.kernels.query import Array, Norm
 from dpaudit.kernels.random_bits import Bits, Whole
 from dpaudit.kernels.samplers import gaussian_units
 
-# Up to here a law is a table of certified masses; above, formulas that are right to 1e-4 of a log.
-TABLED = 10**4
-# Beyond so many standard deviations no noise is met.
-REACH = 40
-IMPOSSIBLE = 37.0  # standard deviations of a residual that no run has
+# Variance up to which masses are tabulated and certified; above, formulas give log masses within
+# 1e-4.
+MAX_TABLED_VARIANCE = 10**4
+TABLED_DEVIATIONS = 40  # Standard deviations that a table covers; noise beyond them does not occur.
+IMPOSSIBLE_RESIDUAL = 37.0  # Standard deviations: the residual of a release that no run can give.
 
 
 class _SummedKernel(DiscreteKernel):
@@ -36,7 +36,7 @@ class _SummedKernel(DiscreteKernel):
 
     def __init__(self, leaf: Any, trials: int) -> None:
         super().__init__(leaf, trials)
-        masses = np.array([float(m) for m in (*masses_of(leaf), 1)]) / 10.0**DIGITS
+        masses = np.array([float(m) for m in (*masses_of(leaf), 1)]) / 10.0**MASS_DECIMALS
         self._log_masses = np.log(masses)
         self._tails = np.cumsum(masses[::-1])[::-1]
 
@@ -93,10 +93,10 @@ class _VectorKernel(_SummedKernel):
         Kernel.__init__(self, leaf, trials)
         self._variance = float(enclose(leaf.total).mid())
         self._modulus = int(leaf.modulus)
-        self._tabled = self._variance <= TABLED
+        self._tabled = self._variance <= MAX_TABLED_VARIANCE
         if self._tabled:
             super().__init__(leaf, trials)
-        far = math.ceil(REACH * math.sqrt(self._variance)) + 60
+        far = math.ceil(TABLED_DEVIATIONS * math.sqrt(self._variance)) + 60
         self._wraps = 0 < self._modulus < 2 * far
         if self._wraps:
             noise = np.arange(-far, far + 1)
@@ -124,7 +124,7 @@ class _VectorKernel(_SummedKernel):
         """Farther than any noise where a release is no representative, as after another lift."""
         scores = self._of_residues(released, values, scale)
         strange = (released != self._residues(released)) & (scale[:, None] > 0)
-        return np.where(strange, IMPOSSIBLE, scores)
+        return np.where(strange, IMPOSSIBLE_RESIDUAL, scores)
 
     def _of_residues(self, released: Array, values: Array, scale: Array) -> Array:
         if not self._wraps:
@@ -155,7 +155,7 @@ class _VectorKernel(_SummedKernel):
         return np.asarray(ndtr(-(k - 0.5) / math.sqrt(self._variance)))
 
     def _formula(self, k: Array) -> Array:
-        """Log masses of a variance above ``TABLED``."""
+        """Log masses of a variance above ``MAX_TABLED_VARIANCE``."""
         raise NotImplementedError
 
 

@@ -10,8 +10,8 @@ from dpaudit.exact import enclose
 from dpaudit.exact.effort import spend
 from dpaudit.families.distributed.node import DistributedSkellam, DistributedSkellamVector
 
-DIGITS = 40  # decimals of a mass
-BITS = 320  # precision of the balls
+MASS_DECIMALS = 40  # Decimals to which a mass is rounded down.
+BALL_BITS = 320  # Precision of the balls, in bits.
 # Nodes whose noise is a difference of Poisson numbers.
 SKELLAM = (DistributedSkellam, DistributedSkellamVector)
 
@@ -21,9 +21,9 @@ def masses_of(node: Any) -> tuple[int, ...]:
     """floor(10^40 P(noise = k)) at k = 0, 1, ..., to the last one above 0; masses are even in k."""
     import flint
 
-    with flint.ctx.workprec(BITS):
+    with flint.ctx.workprec(BALL_BITS):
         balls = _skellam(node) if isinstance(node, SKELLAM) else _summed(node)
-        unit = flint.arb(10) ** DIGITS
+        unit = flint.arb(10) ** MASS_DECIMALS
         masses = []
         for ball in balls:
             units = (ball * unit).lower().floor().fmpz()
@@ -42,7 +42,7 @@ def reach_of(variance: float) -> int:
     x = 4.0
     while True:
         s = math.asinh(x / variance)
-        if variance * (math.cosh(s) - 1) - s * x < -math.log(10) * (DIGITS + 26):
+        if variance * (math.cosh(s) - 1) - s * x < -math.log(10) * (MASS_DECIMALS + 26):
             return math.ceil(x)
         x *= 1.05
 
@@ -98,7 +98,7 @@ def _skellam(node: Any) -> list[Any]:
     reach = reach_of(float(total.mid()))
     spend(10 * reach, f"a law of {reach} masses")
     ratio, ratios = flint.arb(0).union(1), []
-    for k in range(reach + BITS + reach // 4, 0, -1):
+    for k in range(reach + BALL_BITS + reach // 4, 0, -1):
         ratio = 1 / (2 * k / total + ratio)
         ratios.append(ratio)
     masses = [(-total).exp() * total.bessel_i(flint.arb(0))]

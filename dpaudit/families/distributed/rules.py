@@ -64,7 +64,7 @@ from dpaudit.families.distributed import (
     DistributedSkellamVector,
 )
 from dpaudit.families.distributed.curvature import least_variance
-from dpaudit.families.distributed.masses import DIGITS, masses_of
+from dpaudit.families.distributed.masses import MASS_DECIMALS, masses_of
 from dpaudit.families.distributed.node import LARGEST_VARIANCE
 from dpaudit.families.tabular import DiscreteGaussianVector
 from dpaudit.families.tabular.rules import discrete_gaussian_vector_cells
@@ -79,10 +79,9 @@ from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.pairs import Atoms, Losses, Normal, Pair, joined
 
 KINDS = (DistributedGaussian, DistributedSkellam)  # noise that is summed over clients
-UNIT = 10**DIGITS  # denominator of a mass
-CELLS = 256  # outcomes of a pair; neighbours are joined beyond twice as many
-# Every whole number is a sum of four squares; what the largest squares leave over is little.
-COORDINATES = 4
+MASS_UNIT = 10**MASS_DECIMALS  # Denominator of a mass: masses are multiples of 10^-40.
+MAX_CELLS = 256  # Outcomes of a pair; neighbours are merged if there are more than twice as many.
+FOUR_SQUARES = 4  # Coordinates that one record moves: every whole number is a sum of four squares.
 # Added normal noise of less variance than this, tried in whole steps, and the bits to try it in.
 MOST_ADDED, SMOOTHED_BITS = 64, 256
 OWN_LAW = Source(
@@ -135,13 +134,13 @@ def _outcomes(masses: tuple[int, ...], move: int) -> list[Masses]:
 
 
 def _cells(outcomes: list[Masses]) -> list[list[Masses]]:
-    size = -(-len(outcomes) // CELLS) if len(outcomes) > 2 * CELLS else 1
+    size = -(-len(outcomes) // MAX_CELLS) if len(outcomes) > 2 * MAX_CELLS else 1
     return [outcomes[k : k + size] for k in range(0, len(outcomes), size)]
 
 
 def _above(outcomes: list[Masses]) -> Atoms:
     points = [point for cell in _cells(outcomes) for point in _spread(cell)]
-    masses_left = UNIT - sum(p for p, _ in points), UNIT - sum(q for _, q in points)
+    masses_left = MASS_UNIT - sum(p for p, _ in points), MASS_UNIT - sum(q for _, q in points)
     return _atoms([*points, (masses_left[0], 0), (0, masses_left[1])])
 
 
@@ -159,10 +158,10 @@ def _spread(cell: list[Masses]) -> list[Masses]:
 
 def _below(outcomes: list[Masses]) -> Atoms:
     points = [(sum(p for p, _ in cell), sum(q for _, q in cell)) for cell in _cells(outcomes)]
-    (p, q), mass_left = points[0], UNIT - sum(p for p, _ in points)
+    (p, q), mass_left = points[0], MASS_UNIT - sum(p for p, _ in points)
     points[0] = p + mass_left, q
     p, q = points[-1]
-    points[-1] = p, q + UNIT - sum(q for _, q in points)
+    points[-1] = p, q + MASS_UNIT - sum(q for _, q in points)
     return _atoms(_rising(points))
 
 
@@ -178,7 +177,9 @@ def _rising(outcomes: list[Masses]) -> list[Masses]:
 
 
 def _atoms(outcomes: list[Masses]) -> Atoms:
-    return Atoms(tuple((Fraction(p, UNIT), Fraction(q, UNIT)) for p, q in outcomes if p or q))
+    return Atoms(
+        tuple((Fraction(p, MASS_UNIT), Fraction(q, MASS_UNIT)) for p, q in outcomes if p or q)
+    )
 
 
 # --- vectors -------------------------------------------------------------------------------------
@@ -223,7 +224,7 @@ def _nearly_normal(node: Any) -> tuple[Pair, ...]:
         for r in range(2, MOST_ADDED):
             t = r - flint.arb(1) / 2
             mu, nu = (squares / (total + t)).sqrt(), (squares / (total + r)).sqrt()
-            apart = COORDINATES * node.left * _ripple(v * t / (v + t))
+            apart = FOUR_SQUARES * node.left * _ripple(v * t / (v + t))
             room = apart * (2 * flint.arb.pi()).sqrt() * (1 + (mu**2 / 8).exp())
             if mu - nu >= room:
                 return (Normal(sqrt(node.squared / (node.total + r))),)
@@ -248,7 +249,7 @@ TELLS_ALL = Atoms(((Fraction(1), Fraction(0)), (Fraction(0), Fraction(1))))
 def _several_moved(node: Any) -> tuple[Pair, ...]:
     """Coordinates moved one after the other, each as far as the squares leave: at most four."""
     square_left, moved = int(node.squared), list[Pair]()
-    while len(moved) < COORDINATES and (move := math.isqrt(square_left)):
+    while len(moved) < FOUR_SQUARES and (move := math.isqrt(square_left)):
         outcomes = _outcomes(masses_of(node), move)
         if not outcomes:
             break

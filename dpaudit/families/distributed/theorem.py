@@ -18,9 +18,9 @@ from dpaudit.exact import enclose, infinity, is_infinite, sqrt
 from dpaudit.exact.effort import spend
 from dpaudit.pairs import Atoms, Losses, Normal, Pair, joined
 
-PLACES = 40  # decimals of a mass, rounded down
+MASS_PLACES = 40  # Decimals to which a mass is rounded down.
 MANY, CELLS = 512, 256  # more outcomes than MANY are put together into CELLS
-PRECISION = 420  # bits, for masses of 40 decimals after a transform
+TRANSFORM_BITS = 420  # Bits, enough for masses of 40 decimals after a Fourier transform.
 
 
 def _gaussian_transform(node: Any, modulus: int) -> list[Any]:
@@ -65,13 +65,13 @@ def _masses(node: Any) -> list[int]:
     spend(20 * modulus, f"a transform of {modulus} masses")
     gaussian = type(node).__name__ in ("DistributedGaussian", "DistributedGaussianVector")
     transform = _gaussian_transform if gaussian else _skellam_transform
-    with flint.ctx.workprec(PRECISION):
+    with flint.ctx.workprec(TRANSFORM_BITS):
         values = flint.acb.dft(transform(node, modulus))
         aliased = flint.arb(2) ** -200
         masses: list[int] = []
         for k in range(far):
             mass = values[k].real / modulus - flint.arb(0).union(aliased)
-            units = int((mass * flint.arb(10) ** PLACES).lower().floor().fmpz())
+            units = int((mass * flint.arb(10) ** MASS_PLACES).lower().floor().fmpz())
             if units < 1:
                 return masses
             masses.append(units)
@@ -85,7 +85,7 @@ def _pairs(node: Any) -> Losses:
     outcomes = [(masses[abs(k - move)], masses[abs(k)]) for k in range(move - reach + 1, reach)]
     each = math.ceil(len(outcomes) / CELLS) if len(outcomes) > MANY else 1
     groups = [outcomes[i : i + each] for i in range(0, len(outcomes), each)]
-    unit = 10**PLACES
+    unit = 10**MASS_PLACES
     upper: list[tuple[int, int]] = []
     lower: list[tuple[int, int]] = []
     for group in groups:
@@ -155,7 +155,7 @@ def _theta(v: Any, t: Any) -> Any:
         # Two exponents, kept apart so that neither overflows: m pi v (2 t - 2 pi m) and its mirror.
         both = [(-2 * pi * m * v * (pi * m + sign * t)).exp() for sign in (1, -1)]
         total += sum(both, flint.arb(0))
-        if m > 1 and 2 * both[1] < flint.arb(2) ** -(PRECISION // 2):
+        if m > 1 and 2 * both[1] < flint.arb(2) ** -(TRANSFORM_BITS // 2):
             # Terms fall by more than half from here on.
             return total + flint.arb(0).union(4 * both[1])
         m += 1
@@ -166,7 +166,7 @@ def _allowed(node: Any) -> Fraction:
     """The variance of a discrete Gaussian law whose log bends as sharply, in millionths."""
     import flint
 
-    with flint.ctx.workprec(PRECISION // 2):
+    with flint.ctx.workprec(TRANSFORM_BITS // 2):
         variance = enclose(node.left * node.variance)
         if type(node).__name__ == "DistributedSkellamVector":
             bend = _bessel_bend(variance)
@@ -271,7 +271,7 @@ def _with_normal_noise(node: Any) -> tuple[Pair, ...]:
     import flint
 
     variance = node.left * node.variance
-    with flint.ctx.workprec(PRECISION):
+    with flint.ctx.workprec(TRANSFORM_BITS):
         for r in range(2, 64):
             added = Fraction(2 * r - 1, 2)
             width = enclose(node.variance * added / (node.variance + added))
@@ -314,7 +314,7 @@ def _moved_apart(node: Any) -> tuple[Pair, ...]:
         each = math.ceil(len(outcomes) / CELLS) if len(outcomes) > MANY else 1
         cells = [outcomes[i : i + each] for i in range(0, len(outcomes), each)]
         sums = [(sum(p for p, _ in cell), sum(q for _, q in cell)) for cell in cells]
-        pairs += _reached(sums, 10**PLACES)
+        pairs += _reached(sums, 10**MASS_PLACES)
         square_left -= move**2
     return (joined(pairs),) if pairs else ()
 

@@ -16,8 +16,8 @@ from dpaudit.kernels.base import Generator, kernel
 from dpaudit.kernels.query import Array, ClippedMean, Norm, Query, Records
 from dpaudit.scope import Adjacency
 
-KEPT = 4  # data sets that a round remembers
-ROUNDING = 1e-9  # of the budget, kept back for floating point
+MAX_REMEMBERED = 4  # Data sets whose individual budgets a round remembers.
+BUDGET_ROUNDING = 1e-9  # Share of a record's budget kept back for floating-point error.
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class Budgeted:
         return stored[1] if stored is not None and stored[0] is records else None
 
     def _keep(self, records: Records, left: Array) -> None:
-        if len(self._left) >= KEPT:
+        if len(self._left) >= MAX_REMEMBERED:
             self._left.clear()
         self._left[id(records)] = records, left
 
@@ -103,7 +103,7 @@ class IndividualGaussianKernel(GaussianKernel):
                 "equal weights, whose vectors it can charge"
             )
         spent = float((enclose(self.leaf.mu * self.leaf.noise_multiplier) ** 2).mid())
-        budgeted = self.budgeted(query, spent * (1 - ROUNDING))
+        budgeted = self.budgeted(query, spent * (1 - BUDGET_ROUNDING))
         self._before = (*self._before, budgeted)
         return budgeted
 

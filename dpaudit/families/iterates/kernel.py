@@ -24,18 +24,19 @@ from dpaudit.kernels.iterations import Iterations, Path, antithetic, packed_part
 from dpaudit.kernels.query import Array, Query
 from dpaudit.scope import Adjacency
 
-PAIRS = 32  # antithetic pairs of paths over which a replay averages
-CONTRACTS = 1 + 1e-6  # rounding of a measured contraction
-FAR = 9.0  # a mark that no batch is below
+PATH_PAIRS = 32  # Antithetic pairs of paths over which a replay averages.
+# Factor on the declared contraction, above the rounding of the measured one.
+CONTRACTION_MARGIN = 1 + 1e-6
+NEVER_DRAWN = 9.0  # A mark above every threshold: the record is in no batch.
 
 
 @kernel(LastIterate)
 class LastIterateKernel(Kernel):
     """The last step of :class:`Iterations`, + N(0, scale^2 I), before it is projected.
 
-    A replay does not know the noise of the steps before.  It runs ``2 PAIRS`` paths of fixed
-    antithetic noise on each data set, and scores by normal laws of their means and variances:
-    optimal where updates are affine, and a function of what was released in any case.
+    A replay does not know the noise of the earlier steps.  It runs 2 ``PATH_PAIRS`` paths of fixed
+    antithetic noise on each data set, and scores by normal laws with their means and variances.
+    The score is optimal if updates are affine, and a function of the released values in any case.
     """
 
     hides: ClassVar[bool] = True
@@ -59,7 +60,7 @@ class LastIterateKernel(Kernel):
             tape, marks = self.tape(shape, rng), self.marks(self.trials, size, rng)
             return self._checked(query, tape, marks, adjacency, size, each=True)
         fixed = np.random.default_rng(int.from_bytes(sha256(leaf.digest.encode()).digest()[:8]))
-        tape = antithetic(PAIRS, shape, fixed)
+        tape = antithetic(PATH_PAIRS, shape, fixed)
         marks = self.marks(len(tape), size, fixed)
         return self._checked(query, tape, marks, adjacency, size, each=False)
 
@@ -134,7 +135,7 @@ class LastIterateKernel(Kernel):
         width = int(values[0, 1])
         moved = packed_parts(values)[2] - packed_parts(others)[2]
         far = np.linalg.norm(moved.reshape(len(values), -1, width), axis=-1).max(axis=1)
-        most = float(enclose(self.leaf.contraction).mid()) * CONTRACTS
+        most = float(enclose(self.leaf.contraction).mid()) * CONTRACTION_MARGIN
         stretched = np.maximum(values[:, 2], others[:, 2]) > most
         return np.asarray(np.where(stretched, np.inf, far))
 
@@ -163,6 +164,6 @@ class SampledLastIterateKernel(LastIterateKernel):
         if path.marks is None:
             return None
         revealed = path.batches_drawn == (path.marks < self.below())
-        marks = np.where(revealed, path.marks, FAR)
+        marks = np.where(revealed, path.marks, NEVER_DRAWN)
         others = marks[..., :-1].sum(axis=-1) / np.sqrt(max(marks.shape[-1] - 1, 1))
         return np.hstack([marks[..., -1], others] if marks.shape[-1] > 1 else [marks[..., -1]])

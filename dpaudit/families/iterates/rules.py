@@ -76,8 +76,7 @@ SHIFTED = Source(
 
 unbounded(LastIterate)
 
-# Units of work (microseconds) of one power, which SymPy builds.
-POWER = 2_000
+POWER_WORK = 2_000  # Units of work (microseconds) of one power, which SymPy builds.
 
 
 def squared(contraction: Number, steps: Number, distance: Number) -> Number:
@@ -120,7 +119,7 @@ def window(node: LastIterate) -> int:
 
 def power(base: Number, times: Number) -> Number:
     """base^times, which is not written out: (1 - u) / (1 + u), u = tanh(times log(1/base) / 2)."""
-    spend(POWER, "a power of the contraction")
+    spend(POWER_WORK, "a power of the contraction")
     turn = tanh(times * log(1 / base) / 2)
     return (1 - turn) / (1 + turn)
 

@@ -79,8 +79,8 @@ TOLD_COIN = Source(
 )
 MIXTURE = Source("van Erven, Harremoes", 2014, "Theorem 13 (a mixture is no further apart)")
 
-# A release that is the same on either side.
-NOTHING = Atoms(((Fraction(1), Fraction(1)),))
+# The pair of a release that has the same law on both data sets.
+SAME_ON_BOTH = Atoms(((Fraction(1), Fraction(1)),))
 # Under zero_out too the batches are those with the record and those without: its contribution to
 # every query is exactly zero, and no query reads the realised size of a batch.
 WITH_OR_WITHOUT = (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT)
@@ -314,7 +314,7 @@ def replaced_in_a_sample(node: PoissonSampled, base: Losses) -> Losses:
 
 def seen(pair: Pair, rate: Number) -> Pair:
     """The pair with a chance, and else nothing; which of the two is seen."""
-    return Branched(((1 - rate, 1 - rate, NOTHING), (rate, rate, pair)))
+    return Branched(((1 - rate, 1 - rate, SAME_ON_BOTH), (rate, rate, pair)))
 
 
 @PROFILE.rule(SampledWithoutReplacement, "batch_profile", cite=ZHU_BATCH, adjacency=REPLACED)

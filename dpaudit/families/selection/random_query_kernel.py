@@ -15,8 +15,7 @@ from dpaudit.kernels.base import Generator, kernel
 from dpaudit.kernels.posterior import Asked, Integers, Law
 from dpaudit.kernels.query import Array
 
-# The mass of either end at which quantiles of a law are not compared.
-END = 1e-12
+QUANTILE_END = 1e-12  # Mass at either end of a law in which quantiles are not compared.
 
 
 def query_law(levels: Array, masses: Array) -> Array:
@@ -67,7 +66,9 @@ class RandomQueryKernel(AboveThresholdKernel):
             return super().apart(values, others, stated)
         # The largest distance of quantiles of the same order.
         laws = [_ordered(*law) for law in (_law(values), _law(others))]
-        orders = np.clip(np.concatenate([reached for _, reached in laws]), END, 1 - END)
+        orders = np.clip(
+            np.concatenate([reached for _, reached in laws]), QUANTILE_END, 1 - QUANTILE_END
+        )
         first, second = (
             levels[np.minimum(np.searchsorted(reached, orders), len(levels) - 1)]
             for levels, reached in laws

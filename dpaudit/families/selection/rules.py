@@ -39,7 +39,7 @@ from dpaudit.measures.zcdp import CONCENTRATED
 from dpaudit.nodes import Node
 from dpaudit.pairs import Atoms, Losses
 
-KINKS = 128  # losses at which a profile bends
+MAX_KINKS = 128  # Losses between which a profile is drawn linearly.
 # Shares of the loss at which two candidates attain it.
 TWO_CANDIDATES = (Fraction(1, 2), Fraction(3, 4), Fraction(63, 64))
 
@@ -96,16 +96,16 @@ def range_losses(width: Number) -> Losses:
     """The largest profile over t, (e^(r/2) - sqrt(x))^2 / (e^r - 1) for |log x| <= r.
 
     Proof: delta of a pair at x is P(t) - x Q(t), largest at e^t = sqrt(x e^r).  The result is
-    convex and starts with slope -1, so it is a profile; it is drawn linearly in x between ``KINKS``
-    equal steps of the loss, which is above it.  Reached: two candidates, for a few t (the even one
-    first, which adds up to most; the last one comes near a single run's largest loss).
+    convex and starts with slope -1, so it is a profile; the line drawn in x between n =
+    ``MAX_KINKS`` equal steps of the loss is above it.  Attained: two candidates, for a few t (first
+    the even one, which gives the most in sums; the last comes near a single run's largest loss).
     """
-    # (P, Q) masses at the losses r (2 i / KINKS - 1), from the rises of the slope. Between sqrt(x)
-    # = y and z the slope is (1 - 2 e^(r/2) / (y + z)) / (e^r - 1), so the Q mass is 2 tanh(r / (2
-    # KINKS)) e^(r - r i / KINKS) / (e^r - 1), half of that at the ends, P's e^loss Q's.
-    unit = 2 * tanh(width / (2 * KINKS)) / grown(width)
-    rises = [unit * exp(width * Fraction(KINKS - i, KINKS)) for i in range(KINKS + 1)]
-    rises[0], rises[KINKS] = rises[0] / 2, rises[KINKS] / 2
+    # (P, Q) masses at the losses r (2 i / n - 1), from the rises of the slope.  Between sqrt(x) = y
+    # and z the slope is (1 - 2 e^(r/2) / (y + z)) / (e^r - 1), so the Q mass is
+    # 2 tanh(r / (2 n)) e^(r - r i / n) / (e^r - 1), half of that at the ends; P's is e^loss Q's.
+    unit = 2 * tanh(width / (2 * MAX_KINKS)) / grown(width)
+    rises = [unit * exp(width * Fraction(MAX_KINKS - i, MAX_KINKS)) for i in range(MAX_KINKS + 1)]
+    rises[0], rises[MAX_KINKS] = rises[0] / 2, rises[MAX_KINKS] / 2
     return both(
         Atoms(tuple(zip(reversed(rises), rises, strict=True))),
         *(_two_candidates(width, t) for t in TWO_CANDIDATES),
@@ -209,7 +209,7 @@ def _drawn(node: ExponentialMechanism | ReportNoisyMax) -> dict[str, Any]:
     """Between how many losses a range's profile is drawn, and which pairs are named as reached."""
     if isinstance(node, ReportNoisyMax) and node.noise is not SelectionNoise.GUMBEL:
         return {}
-    return {"kinks": KINKS, "shares": [encode_number(share) for share in TWO_CANDIDATES]}
+    return {"kinks": MAX_KINKS, "shares": [encode_number(share) for share in TWO_CANDIDATES]}
 
 
 def _not_faint(node: Node, premises: tuple[Step, ...]) -> bool:

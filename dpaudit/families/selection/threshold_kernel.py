@@ -16,7 +16,7 @@ from scipy.special import ndtri
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import enclose, is_symbolic
 from dpaudit.kernels.base import Generator, Kernel
-from dpaudit.kernels.digests import TINY
+from dpaudit.kernels.digests import LEAST_PROBABILITY
 from dpaudit.kernels.posterior import Asked, Numbers, Posterior
 from dpaudit.kernels.query import Array, Norm
 
@@ -122,7 +122,7 @@ class AboveThresholdKernel(Kernel):
         share = np.exp(self._outcomes(values, scale)[0])
         drawn = self.uniforms(len(released))
         outcome = np.where(released[:, 0] == 0, share * drawn, share + (1 - share) * drawn)
-        scores = ndtri(np.clip(outcome, TINY, 1 - 2.0**-53))
+        scores = ndtri(np.clip(outcome, LEAST_PROBABILITY, 1 - 2.0**-53))
         return np.where(self._left > 0, scores, np.nan)[:, None]
 
     def _outcomes(self, values: Array, scale: Array) -> tuple[Array, Array]:

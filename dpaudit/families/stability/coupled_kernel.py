@@ -25,7 +25,7 @@ from dpaudit.kernels.query import Array
 from dpaudit.nodes import Node
 
 Flags = NDArray[np.bool_]
-DRAWS = 32  # coins over which a density is averaged
+COIN_DRAWS = 32  # Draws of the inner coins over which a density is averaged.
 
 
 def packed(probabilities: Array, points: Array) -> Array:
@@ -61,7 +61,7 @@ class CoupledGaussianKernel(Kernel):
     exact, else averages over 32 draws.
     """
 
-    draws: ClassVar[int] = DRAWS
+    draws: ClassVar[int] = COIN_DRAWS
 
     def __init__(self, leaf: Any, trials: int) -> None:
         super().__init__(leaf, trials)
@@ -133,7 +133,7 @@ class CoupledGaussianKernel(Kernel):
         flips, always = float(self.leaf.flips), float(enclose(self.leaf.always).mid())
         wrong = (moved > rate * SCALE_ROUNDING).any(axis=1) | ((moved > 0).sum(axis=1) > flips)
         wrong |= (~same).sum(axis=1) > 1
-        coins = np.random.default_rng(0).random((DRAWS, 1, p.shape[1]))
+        coins = np.random.default_rng(0).random((COIN_DRAWS, 1, p.shape[1]))
         distances = [_move(((u < p) * 1.0, x), ((u < q) * 1.0, y), same, always) for u in coins]
         return np.asarray(np.where(wrong, np.inf, np.max(distances, axis=0)))
 

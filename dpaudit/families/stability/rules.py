@@ -26,10 +26,9 @@ DELETION = Source(
 COUPLING = Source(
     "Balle, Barthe, Gaboardi", 2018, "Theorem 2 (joint convexity of hockey-stick divergences)"
 )
-SCORES = 2_000  # levels of a threshold that are gone through
-FLIPS = 20_000  # coins of a coupled release that are gone through
-# Tails of a binomial are rounded up to multiples of it.
-GRAIN = Fraction(1, 10**40)
+MAX_SCORES = 2_000  # Levels of a threshold that are enumerated.
+MAX_FLIPS = 20_000  # Coins of a coupled release that are enumerated.
+TAIL_GRAIN = Fraction(1, 10**40)  # Binomial tails are rounded up to multiples of this.
 ZERO, ONE = Fraction(0), Fraction(1)
 
 
@@ -92,8 +91,8 @@ def stable_release(node: StableRelease) -> Losses:
     the worst pair at most deltas, and 2 kappa, which passes with p(0), against 2 kappa + 1, never.
     Errors: Unsupported while kappa is a symbol, or large.
     """
-    if is_symbolic(node.kappa) or node.kappa > SCORES:
-        raise Unsupported(f"{node.head}: a profile needs a kappa of at most {SCORES}: bind it")
+    if is_symbolic(node.kappa) or node.kappa > MAX_SCORES:
+        raise Unsupported(f"{node.head}: a profile needs a kappa of at most {MAX_SCORES}: bind it")
     unit, path = 1 / node.noise_multiplier, node.distance == Distance.PATH
     offset, slope = 2 * unit, unit if path else Fraction(0)
     pair = Thresholded(node.epsilon, node.kappa, offset, slope)
@@ -124,7 +123,7 @@ gaussian(
 
 
 def _places(node: CoupledGaussian) -> dict[str, int]:
-    return {"places": len(str(GRAIN.denominator)) - 1}
+    return {"places": len(str(TAIL_GRAIN.denominator)) - 1}
 
 
 @PROFILE.rule(CoupledGaussian, "coupled_profile", cite=COUPLING, witness=_places)
@@ -132,11 +131,11 @@ def coupled_profile(node: CoupledGaussian) -> Losses:
     """Sum over k of P(B = k) times the profile of N((always + k) / z, 1) against N(0, 1).
 
     Proof: an attacker who sees how many coins flip has more; and the profile grows with the move,
-    so a binomial rounded up (by ``GRAIN`` at most) is an upper bound.
+    so a binomial rounded up (by ``TAIL_GRAIN`` at most) is an upper bound.
     Errors: Unsupported while flips or rate is a symbol, or flips is large.
     """
-    if is_symbolic(node.flips) or is_symbolic(node.rate) or node.flips > FLIPS:
-        raise Unsupported(f"{node.head}: a profile needs numbers, and at most {FLIPS} flips")
+    if is_symbolic(node.flips) or is_symbolic(node.rate) or node.flips > MAX_FLIPS:
+        raise Unsupported(f"{node.head}: a profile needs numbers, and at most {MAX_FLIPS} flips")
     weights = binomial(int(node.flips), node.rate)
     branches = [
         (weight, weight, Normal((node.always + k) / node.noise_multiplier))
@@ -150,9 +149,9 @@ def coupled_profile(node: CoupledGaussian) -> Losses:
 
 
 def binomial(trials: int, rate: Fraction) -> list[Fraction]:
-    """P(B = k) for k = 0, 1, ..., then what is left above: each tail moved up to ``GRAIN``.
+    """P(B = k) for k = 0, 1, ..., then what is left above: each tail moved up to ``TAIL_GRAIN``.
 
-    The list ends where the tail is at most ``GRAIN``, or where all trials succeed.
+    The list ends where the tail is at most ``TAIL_GRAIN``, or where all trials succeed.
     """
     hit, miss = rate.numerator, rate.denominator - rate.numerator
     if miss == 0:
@@ -160,8 +159,8 @@ def binomial(trials: int, rate: Fraction) -> list[Fraction]:
     total = rate.denominator**trials
     mass_left, term, tails = total - miss**trials, miss**trials, [ONE]
     for k in range(1, trials + 2):
-        tails.append(-(-mass_left * GRAIN.denominator // total) * GRAIN)
-        if tails[-1] <= GRAIN:
+        tails.append(-(-mass_left * TAIL_GRAIN.denominator // total) * TAIL_GRAIN)
+        if tails[-1] <= TAIL_GRAIN:
             break
         term = term * (trials - k + 1) * hit // (k * miss)
         mass_left -= term

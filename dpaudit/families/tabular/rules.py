@@ -65,7 +65,7 @@ from dpaudit.pairs import (
 VECTORS = Source("Canonne, Kamath, Steinke", 2020, "Theorem 4; coordinates add up")
 VECTOR_PAIR = Source("dpaudit", 2026, "independent coordinates (families.tabular.rules)")
 SMOOTH = Source("dpaudit", 2026, "between cells of normal noise (families.tabular.rules)")
-WIDE = 25  # the variance from which on normal noise dominates within a fifth of a percent of mu
+NORMAL_VARIANCE = 25  # Variance from which on normal noise dominates with mu at most 0.2% larger.
 THRESHOLDS = Source(
     "Korolova, Kenthapadi, Mishra, Ntoulas", 2009, "Theorem 1; proof in families.tabular.rules"
 )
@@ -114,7 +114,7 @@ def discrete_gaussian_vector_cells(node: DiscreteGaussianVector) -> Number:
 
 def _is_wide(node: DiscreteGaussianVector) -> bool:
     smooth = discrete_gaussian_vector_cells(node)
-    return bool(not is_infinite(smooth) and node.variance >= WIDE)
+    return bool(not is_infinite(smooth) and node.variance >= NORMAL_VARIANCE)
 
 
 def _by_normal(node: DiscreteGaussianVector) -> dict[str, bool]:

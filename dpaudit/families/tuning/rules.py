@@ -44,8 +44,12 @@ POISSON = Source(
 PROFILES = Source(
     "Koskela, Redberg, Wang", 2024, "profiles for private selection; sharper, proof in pairs.best"
 )
-TYPICAL = 6 * math.log(10)  # log(10^6): a delta for which an order is chosen
-ORDERS = tuple(Fraction(n) for n in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512))
+# log(1 / delta) for delta = 10^-6, at which an order is chosen.
+TYPICAL_LOG_DELTA = 6 * math.log(10)
+# Renyi orders of the base mechanism that are tried; each gives a valid bound.
+TRIED_ORDERS = tuple(
+    Fraction(n) for n in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)
+)
 
 APPROX.absent(
     Tuned, TunedPoisson, reason="a best of several runs multiplies delta by their number: use rdp"
@@ -78,7 +82,7 @@ def chosen(node: Tuned, curve: Number) -> dict[str, Any]:
 def best_of_runs_curve(node: Tuned, curve: Number) -> Number:
     """r(a) + (1 + shape) ((1 - 1/b) r(b) + log(1/gamma) / b) + log E K / (a - 1), at the best b.
 
-    b is one of ``ORDERS``: the one of least value; every one is a bound.
+    b is one of ``TRIED_ORDERS``: the one of least value; every one is a bound.
     """
     if is_infinite(curve):
         return curve
@@ -91,9 +95,9 @@ def best_of_runs_curve(node: Tuned, curve: Number) -> Number:
 def best_order(node: Tuned, curve: Number) -> Fraction:
     """The order at which the search adds least; 2 where symbols are left."""
     if unknowns(node.gamma) or unknowns(node.shape) or unknowns(curve) - {order()}:
-        return ORDERS[0]
-    best, least = ORDERS[0], None
-    for place in ORDERS:
+        return TRIED_ORDERS[0]
+    best, least = TRIED_ORDERS[0], None
+    for place in TRIED_ORDERS:
         with working_precision():
             law = enclose(node.shape), enclose(node.gamma)
             value = float(added(*law, _ball_at(curve, place), enclose(place)).mid())
@@ -145,7 +149,7 @@ def _failing(node: TunedPoisson, curve: Number) -> dict[str, Any]:
 def best_of_poisson_curve(node: TunedPoisson, curve: Number) -> Number:
     """r(a) + m d(a) + log(m + exp(-m)) / (a - 1), d at log(a / (a - 1)) from r(b).
 
-    b is one of ``ORDERS``: the one of least epsilon at delta = 10^-6; every one is a bound.
+    b is one of ``TRIED_ORDERS``: the one of least epsilon at delta = 10^-6; every one is a bound.
     """
     if is_infinite(curve):
         return curve
@@ -163,9 +167,9 @@ def _delta(curve: Number, b: Fraction, epsilon: Number) -> Number:
 def failing_order(node: TunedPoisson, curve: Number) -> Fraction:
     """The order of least epsilon at delta = 10^-6, as far as floats say; 2 where symbols are."""
     if unknowns(curve) - {order()} or unknowns(node.mean):
-        return ORDERS[0]
+        return TRIED_ORDERS[0]
     mean = float(enclose(node.mean).mid())
-    values = [(float(a), float(_ball_at(curve, a).mid())) for a in ORDERS]
+    values = [(float(a), float(_ball_at(curve, a).mid())) for a in TRIED_ORDERS]
 
     def epsilon(place: int) -> float:
         b, largest = values[place]
@@ -173,7 +177,9 @@ def failing_order(node: TunedPoisson, curve: Number) -> Fraction:
         for a, value in values:
             moved = (b - 1) * (largest + math.log1p(-1 / b) - math.log(a / (a - 1)))
             runs = mean * math.exp(min(moved - math.log(b), 700))
-            epsilons.append(value + runs + (math.log(mean + math.exp(-mean)) + TYPICAL) / (a - 1))
+            epsilons.append(
+                value + runs + (math.log(mean + math.exp(-mean)) + TYPICAL_LOG_DELTA) / (a - 1)
+            )
         return min(epsilons)
 
-    return ORDERS[min(range(len(ORDERS)), key=epsilon)]
+    return TRIED_ORDERS[min(range(len(TRIED_ORDERS)), key=epsilon)]

@@ -20,7 +20,7 @@ from dpaudit.profiles.fourier.engine import epsilon_outline, parts_of
 from dpaudit.profiles.fourier.profile import Profile, profile_of
 from dpaudit.profiles.interval import Interval, rounded_up
 
-FORMULA_BITS = 200  # Precision of the formula, in bits; the inner deltas are floats.
+OUTER_BITS = 200  # Precision of the formula, in bits; the inner deltas are floats.
 MAX_EPSILON = 2.0**10  # Nats: an epsilon above this counts as infinite.
 METHOD = "a formula of composed profiles"
 LEAST_EPSILON = 2.0**-40  # Nats: the search for epsilon stops here.
@@ -79,7 +79,7 @@ def delta_inner(pair: Pair, epsilon: Fraction) -> Interval:
     """An upper bound of delta at epsilon >= 0."""
     import flint
 
-    with flint.ctx.workprec(FORMULA_BITS):
+    with flint.ctx.workprec(OUTER_BITS):
         # How small delta may be is not known yet: first a bound by a grid for a tiny one.
         first = _bound(pair, epsilon, Composed(Fraction(1, 10**12)))
         inner = Composed(min(max(Fraction(first), Fraction(1, 10**200)), Fraction(1, 2)))
@@ -94,7 +94,7 @@ def epsilon_inner(pair: Pair, delta: Fraction) -> Interval:
     import flint
 
     inner, wanted = Composed(delta), float(delta) * (1 - CHECKER_SHARE)
-    with flint.ctx.workprec(FORMULA_BITS):
+    with flint.ctx.workprec(OUTER_BITS):
 
         def excess(epsilon: float) -> float:
             return math.log(max(_bound(pair, Fraction(epsilon), inner), 1e-300) / wanted)

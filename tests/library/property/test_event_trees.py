@@ -82,8 +82,8 @@ def same(ours: Any, theirs: Any) -> bool:
 @pytest.mark.parametrize("start", range(0, 160, 20))
 def test_the_checker_agrees_on_random_trees(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Tails to as many places as the checker takes where a certificate names none.
-    monkeypatch.setattr(rules, "GRAIN", Fraction(1, 10**MOST_PLACES))
-    monkeypatch.setattr(adaptive, "MANY", 1)
+    monkeypatch.setattr(rules, "TAIL_GRAIN", Fraction(1, 10**MOST_PLACES))
+    monkeypatch.setattr(adaptive, "STAND_IN_RELEASES", 1)
     folded = 0
     assert PROFILE in CALCULI.values()
     for seed in range(start, start + 20):

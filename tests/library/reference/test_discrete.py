@@ -21,7 +21,7 @@ from dpaudit.families.discrete import (
     RandomizedResponse,
     TruncatedDiscreteLaplace,
 )
-from dpaudit.families.discrete.rules import KINKS
+from dpaudit.families.discrete.rules import MAX_KINKS
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.gdp import GAUSSIAN
 from dpaudit.measures.profile import PROFILE
@@ -120,10 +120,10 @@ def test_an_outcome_of_one_side_is_infinite(calculus: Any) -> None:
 
 
 def test_truncated_noise_of_a_large_or_symbolic_move() -> None:
-    node = TruncatedDiscreteLaplace("a", 60, 1200, KINKS + 22)
+    node = TruncatedDiscreteLaplace("a", 60, 1200, MAX_KINKS + 22)
     losses = fold(PROFILE, node)
     upper, reached = outcomes(losses.remove[0]), outcomes(losses.reached_remove[0])
-    exact = moved(laplace(Fraction(60), 1200), KINKS + 22, 1400)
+    exact = moved(laplace(Fraction(60), 1200), MAX_KINKS + 22, 1400)
     for loss in (0, "0.5", 2, "2.5", 4):
         truth = hockey_stick(exact, loss)
         assert hockey_stick(reached, loss) <= truth + mpmath.mpf(10) ** -25

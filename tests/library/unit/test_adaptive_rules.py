@@ -307,7 +307,7 @@ def test_the_checker_restates_every_rule(
     node: Node, adjacency: Adjacency, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With one release where their number is a choice, which a step's witness need not say."""
-    monkeypatch.setattr(rules, "MANY", 1)
+    monkeypatch.setattr(rules, "STAND_IN_RELEASES", 1)
     for name in CALCULI:
         theirs = own_bound(node, name, adjacency)
         try:

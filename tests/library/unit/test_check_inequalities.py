@@ -107,21 +107,21 @@ def test_other_grids_verify(name: str, grids: str, monkeypatch: pytest.MonkeyPat
 CHOICES: dict[str, dict[tuple[Any, str], Any]] = {
     "as they are": {},
     "coarser": {
-        (profile, "ALTERNATIVES"): 3,
-        (adaptive, "MANY"): 16,
-        (integers, "KINKS"): 16,
-        (integers, "FAINT"): Fraction(1, 2**12),
-        (selection, "KINKS"): 16,
+        (profile, "MAX_ALTERNATIVES"): 3,
+        (adaptive, "STAND_IN_RELEASES"): 16,
+        (integers, "MAX_KINKS"): 16,
+        (integers, "FAINT_EPSILON"): Fraction(1, 2**12),
+        (selection, "MAX_KINKS"): 16,
         (selection, "TWO_CANDIDATES"): (Fraction(1, 3),),
-        (stability, "GRAIN"): Fraction(1, 10**12),
+        (stability, "TAIL_GRAIN"): Fraction(1, 10**12),
     },
     "finer": {
-        (profile, "ALTERNATIVES"): 300,
-        (adaptive, "MANY"): 1_000,
-        (integers, "KINKS"): 210,
-        (integers, "FAINT"): Fraction(1, 2**34),
-        (selection, "KINKS"): 160,
-        (stability, "GRAIN"): Fraction(1, 10**60),
+        (profile, "MAX_ALTERNATIVES"): 300,
+        (adaptive, "STAND_IN_RELEASES"): 1_000,
+        (integers, "MAX_KINKS"): 210,
+        (integers, "FAINT_EPSILON"): Fraction(1, 2**34),
+        (selection, "MAX_KINKS"): 160,
+        (stability, "TAIL_GRAIN"): Fraction(1, 10**60),
     },
 }
 SEVERAL = [
@@ -281,8 +281,6 @@ def test_a_text_that_asks_for_much_is_refused_at_once(text: str) -> None:
 ALIKE = {
     "FALSE_POSITIVE_RATE": "the rate for which the certificate has a field",
     "MOST_FACTORS": "work that a stranger may ask for; a pair is never composed as often",
-    "OUTWARD": "rounding of own sums, outward",
-    "TAIL": "where the mean posterior is cut: what is beyond is added, whatever the other cut",
     "UNIT": "the round-off of a double",
 }
 

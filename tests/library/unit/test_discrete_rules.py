@@ -21,7 +21,7 @@ from dpaudit.families.discrete import (
     RandomizedResponse,
     TruncatedDiscreteLaplace,
 )
-from dpaudit.families.discrete.rules import KINKS
+from dpaudit.families.discrete.rules import MAX_KINKS
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import CALCULI, Rule
 from dpaudit.measures.gdp import GAUSSIAN
@@ -151,15 +151,15 @@ def test_the_trade_off_of_discrete_laplace_noise_touches_its_curve(
 
 
 @pytest.mark.first_case
-@pytest.mark.parametrize("move", [KINKS, KINKS + 1, 300])
+@pytest.mark.parametrize("move", [MAX_KINKS, MAX_KINKS + 1, 300])
 def test_many_losses_are_drawn_from_above_and_from_below(move: int) -> None:
     scale = Fraction(move, 3)
     losses = fold(PROFILE, DiscreteLaplace("a", scale, move))
     upper = outcomes(losses.remove[0])
-    assert len(upper) == KINKS + 1
+    assert len(upper) == MAX_KINKS + 1
     assert close(mpmath.fsum(p for p, _ in upper), 1, 30)
     assert close(mpmath.fsum(q for _, q in upper), 1, 30)
-    if move > KINKS:
+    if move > MAX_KINKS:
         assert losses.reached_remove == (LaplaceShift(Fraction(3)),)
     else:
         assert losses.reached_remove == losses.remove

@@ -15,7 +15,7 @@ from dpaudit.check.theorem import THEOREMS
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import enclose
 from dpaudit.families.adaptive import Filter, Select
-from dpaudit.families.adaptive.rules import MANY
+from dpaudit.families.adaptive.rules import STAND_IN_RELEASES
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.composition import Compose
 from dpaudit.families.discrete import RandomizedResponse
@@ -165,7 +165,9 @@ def test_what_spends_the_cap_is_reached(child: Node, budget: Node, widest: float
     assert 0 < float(bound.width) < widest
     losses = CALCULI["profile"].fold(node, SCOPE).value
     load("theorem")
-    assert losses == THEOREMS["profile", "Filter"].bound(node, {"releases": MANY}, None)
+    assert losses == THEOREMS["profile", "Filter"].bound(
+        node, {"releases": STAND_IN_RELEASES}, None
+    )
     (pair,) = losses.reached_remove
     charged: dict[type, Any] = {
         Normal: lambda p: p.mu**2 / 2,

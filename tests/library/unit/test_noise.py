@@ -114,12 +114,12 @@ def test_a_geometric_draw_at_a_step_is_settled_by_further_bits() -> None:
 
 def test_every_comparison_may_be_open() -> None:
     """With the window of floats widened to everything, fractions alone give the same law."""
-    before = coins.WINDOW
+    before = coins.FLOAT_WINDOW
     try:
-        coins.WINDOW = 2.0
+        coins.FLOAT_WINDOW = 2.0
         drawn = discrete_laplace(Fraction(3, 2), 3_000, generator())
     finally:
-        coins.WINDOW = before
+        coins.FLOAT_WINDOW = before
     assert _close_to(int((drawn == 0).sum()), 3_000, math.tanh(1 / 3))
 
 

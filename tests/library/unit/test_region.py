@@ -23,7 +23,7 @@ from dpaudit.families.opaque import (
     RenyiDP,
 )
 from dpaudit.measures.region import (
-    SLACK,
+    CONCAVITY_ROUNDING,
     ApproxRegion,
     CommonRegion,
     GaussianRegion,
@@ -74,7 +74,7 @@ def test_approx_region_is_the_two_inequalities_rounded_up(epsilon: float, delta:
         for q in RATES:
             found, true = edge(ApproxRegion(epsilon, delta), q), approx(epsilon, delta, q)
             assert true <= found <= 1
-            assert found - true <= SLACK * true
+            assert found - true <= CONCAVITY_ROUNDING * true
 
 
 @pytest.mark.parametrize("mu", [0.0, 0.01, 0.5, 3.0, 12.0])
@@ -83,7 +83,7 @@ def test_gaussian_region_is_the_gaussian_curve_rounded_up(mu: float) -> None:
         for q in RATES[1:-1]:
             found, true = edge(GaussianRegion(mu), q), mpmath.ncdf(quantile(q) + mpmath.mpf(mu))
             assert true <= found <= 1
-            assert found - true <= SLACK * true
+            assert found - true <= CONCAVITY_ROUNDING * true
 
 
 def divergence(p: float, q: float, order: float) -> Any:
@@ -122,7 +122,7 @@ def test_edges_grow_are_concave_and_above_the_diagonal(region: Region) -> None:
     assert (p <= 1).all()
     assert (np.diff(p) >= -1e-12).all()
     middle = region.largest((q[:-1] + q[1:]) / 2)
-    assert (middle >= (p[:-1] + p[1:]) / 2 * (1 - 2 * SLACK) - 2e-15).all()
+    assert (middle >= (p[:-1] + p[1:]) / 2 * (1 - 2 * CONCAVITY_ROUNDING) - 2e-15).all()
     assert p.shape == q.shape
     assert region.largest(q.reshape(-1, 2)).shape == (220, 2)
 
@@ -144,7 +144,7 @@ def test_families_are_nested(family: Any) -> None:
     q = np.linspace(0, 1, 101)
     edges = [family(value).largest(q) for value in (0.0, 1e-6, 0.1, 1.0, 1.001, 5.0, 40.0)]
     for smaller, larger in itertools.pairwise(edges):
-        assert (smaller <= larger * (1 + SLACK)).all()
+        assert (smaller <= larger * (1 + CONCAVITY_ROUNDING)).all()
 
 
 def test_claims_have_regions() -> None:

@@ -17,7 +17,7 @@ from dpaudit.exact import enclose, is_infinite
 from dpaudit.families.composition import Compose, Repeat
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.families.stability import CoupledGaussian, StableRelease, rules
-from dpaudit.families.stability.rules import GRAIN, binomial
+from dpaudit.families.stability.rules import TAIL_GRAIN, binomial
 from dpaudit.families.stability.theorem import MOST_PLACES, _rounded_tails
 from dpaudit.measures.approx import APPROX
 from dpaudit.measures.calculus import CALCULI
@@ -197,14 +197,14 @@ def test_binomial_tails_are_moved_up_by_a_grain_at_most(trials: int, rate: Fract
     mass = [math.comb(trials, j) * rate**j * (1 - rate) ** (trials - j) for j in range(trials + 1)]
     for least in range(min(len(weights) - 1, trials) + 1):
         exact = sum(mass[least:], Fraction(0))
-        assert exact <= sum(weights[least:], Fraction(0)) <= exact + GRAIN
+        assert exact <= sum(weights[least:], Fraction(0)) <= exact + TAIL_GRAIN
 
 
 def test_rates_of_one_and_long_lists() -> None:
     assert binomial(3, Fraction(1)) == [0, 0, 0, 1, 0]
     long = binomial(20_000, Fraction(6, 20_000))
     assert len(long) < 100
-    assert 0 <= long[-1] <= GRAIN
+    assert 0 <= long[-1] <= TAIL_GRAIN
 
 
 def test_a_coupling_is_a_pair_of_seen_branches() -> None:
@@ -217,7 +217,7 @@ def test_a_coupling_is_a_pair_of_seen_branches() -> None:
     (cut,) = pairs(CoupledGaussian("mean", 10, 2, 160, Fraction(3, 400))).remove
     assert isinstance(cut, Branched)
     assert cut.branches[-1][2] == Atoms(((1, 0), (0, 1)))
-    assert cut.branches[-1][0] <= GRAIN
+    assert cut.branches[-1][0] <= TAIL_GRAIN
     certain = pairs(CoupledGaussian("mean", 10, 2, 3, 1)).remove[0]
     assert certain == Branched(((1, 1, Normal(Fraction(1, 2))),))
 
@@ -274,7 +274,7 @@ def test_the_checker_restates_every_rule(
     node: Node, adjacency: Adjacency, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Tails to as many places as the checker takes where a certificate names none.
-    monkeypatch.setattr(rules, "GRAIN", Fraction(1, 10**MOST_PLACES))
+    monkeypatch.setattr(rules, "TAIL_GRAIN", Fraction(1, 10**MOST_PLACES))
     for name in CALCULI:
         theirs = own_bound(node, name, adjacency)
         try:

@@ -285,7 +285,7 @@ def test_what_a_float_leaves_open_about_a_choice_is_decided_exactly(monkeypatch)
         asked.append(factor)
         return real(word, exponent, factor, bits)
 
-    monkeypatch.setattr(random_bits, "WINDOW", 0.01)
+    monkeypatch.setattr(random_bits, "FLOAT_WINDOW", 0.01)
     monkeypatch.setattr(random_bits, "_below_exp", seen)
     again = chosen_places(gaps, rate, 300, bits_of(np.random.default_rng(1)))
     assert (known == again).all()

@@ -14,7 +14,7 @@ import pytest
 
 from dpaudit.families.selection import AboveThreshold
 from dpaudit.families.selection.threshold_kernel import AboveThresholdKernel
-from dpaudit.kernels.posterior import FARTHEST, Law, Numbers, Posterior
+from dpaudit.kernels.posterior import MAX_DISTANCE, Law, Numbers, Posterior
 
 RELATIVE = 1e-11
 
@@ -99,7 +99,7 @@ def test_a_hundred_noes_at_one_place() -> None:
 
 def test_answers_beyond_all_tails_count_as_very_rare() -> None:
     no, yes = Posterior(0.5).chances(Numbers(np.array([1e9])))
-    assert float(no[0]) == pytest.approx(-FARTHEST - math.log(2))
+    assert float(no[0]) == pytest.approx(-MAX_DISTANCE - math.log(2))
     assert float(yes[0]) == 0
 
 
