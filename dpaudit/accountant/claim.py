@@ -28,7 +28,7 @@ from dpaudit.exact import (
     sympify,
     unknowns,
 )
-from dpaudit.exact.inequality import POINTS, at_most, balls_at, covered, ends_of, points, simple
+from dpaudit.exact.inequality import MAX_POINTS, at_most, balls_at, covered, ends_of, points, simple
 from dpaudit.families.opaque import ApproxDP, RenyiDP
 from dpaudit.measures.calculus import CALCULI, Step, measure_of, measures
 from dpaudit.measures.renyi import order
@@ -400,7 +400,7 @@ _LAST = list(_DECIDE)  # cheapest first; the exact curve decides last
 
 
 def _where(
-    gap: Difference | Curve, claim: Claim, step: Step, most: int = POINTS
+    gap: Difference | Curve, claim: Claim, step: Step, most: int = MAX_POINTS
 ) -> dict[str, str] | None:
     """Values of the free symbols at which what is reached is certainly above the claim.
 

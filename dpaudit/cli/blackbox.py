@@ -14,7 +14,7 @@ from dpaudit.cli.membership import claim_of
 from dpaudit.errors import InvalidParameter
 from dpaudit.storage.roots import attribute_of
 
-TRIALS = 100_000  # of a function, by default
+DEFAULT_TRIALS = 100_000  # Trials of a function's audit, unless the caller asks for others.
 QUERY = ".sql"  # a file that holds a query
 
 
@@ -49,7 +49,7 @@ def audit_named(arguments: tuple[str, ...], given: Mapping[str, Any], *, as_json
         first if query else _data(first, "D0"),
         second if query else _data(second, "D1"),
         claim=claim_of(given["claim"]),
-        trials=given["trials"] or TRIALS,
+        trials=given["trials"] or DEFAULT_TRIALS,
         confidence=given["confidence"],
         refute_at=given["refute_at"],
         seed=secrets.randbits(64) if seed is None else seed,

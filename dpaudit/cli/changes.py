@@ -11,7 +11,7 @@ import click
 from dpaudit.cli.commands import echo_json
 from dpaudit.errors import CertificateRejected, described
 
-BROKEN = 10  # exit status, as of `verify`
+NOT_VERIFIED = 10  # Exit status if a certificate does not verify, as of `verify`.
 MOST_SHOWN = 12  # changes of one part that are shown in words
 
 
@@ -19,8 +19,8 @@ def show_changes(old: Path, new: Path, *, seconds: float, as_json: bool) -> int:
     """Print what changed from certificate ``old`` to ``new``, by part; returns the exit status.
 
     The parts: claim, noise, data, program, attack, fields, checker, and issue (time, command and
-    seed).  Exit status: 0 if only the issue differs, 1 if anything else does, BROKEN if one of them
-    does not verify.
+    seed).  Exit status: 0 if only the issue differs, 1 if anything else does, ``NOT_VERIFIED`` if a
+    certificate does not verify.
     """
     from dpaudit.check.file import read
     from dpaudit.check.process import verify_files
@@ -31,7 +31,7 @@ def show_changes(old: Path, new: Path, *, seconds: float, as_json: bool) -> int:
         before, after = (verified.certificate for verified in verify_files(files, seconds))
     except CertificateRejected as error:
         click.echo(f"dpaudit: {described(error)}", err=True)
-        return BROKEN
+        return NOT_VERIFIED
     found_changes = changes(before, after)
     if as_json:
         echo_json([asdict(change) for change in found_changes])

@@ -26,7 +26,7 @@ from dpaudit.storage.fields import ProjectFields, stated_in
 
 Json = Mapping[str, Any]
 
-_SHOWN = 3  # changed files that a message names
+_NAMED_FILES = 3  # Changed files that a message names.
 # Problems for which `check` fails.
 _KINDS = ("broken", "expired", "stale", "not_loaded", "weaker", "missing", "over_budget")
 
@@ -132,8 +132,8 @@ def changes(
         name for name in {*current, *committed} if current.get(name) != committed.get(name)
     )
     if differ:
-        more = f" and {len(differ) - _SHOWN} more" if len(differ) > _SHOWN else ""
-        yield f"files changed: {', '.join(differ[:_SHOWN])}{more}"
+        more = f" and {len(differ) - _NAMED_FILES} more" if len(differ) > _NAMED_FILES else ""
+        yield f"files changed: {', '.join(differ[:_NAMED_FILES])}{more}"
     if fields.of(mechanism.name) != predicate.get("fields", {}):
         yield "dpaudit.toml states other fields"
     if str(mechanism.scope.adjacency) != predicate["scope"]["adjacency"]:

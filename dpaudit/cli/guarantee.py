@@ -9,7 +9,7 @@ from dpaudit.errors import InvalidParameter
 if TYPE_CHECKING:
     from dpaudit.nodes import Node
 
-SHOWN = 80  # characters of a text that an error repeats
+SHOWN_CHARACTERS = 80  # Characters of a text that an error message repeats.
 NAMES = ("epsilon", "delta", "none")  # of numbers without one; a third is refused
 MEASURED = ("epsilon", "delta", "rho", "mu")  # parameters of a guarantee that can be capped
 RENYI = "renyi="  # before ORDER:CAP
@@ -36,8 +36,8 @@ def guarantee_in(text: str, place: str) -> Node:
         if set(names) == set(given) and len(words) == len(names):
             return kind(*(given[name] for name in names))  # type: ignore[no-any-return]
     raise InvalidParameter(
-        f"{place} = {text[:SHOWN]!r}: expected EPSILON or EPSILON,DELTA, as in 8,1e-5, or "
-        "'epsilon=8 delta=1e-5', or rho=RHO or mu=MU"
+        f"{place} = {text[:SHOWN_CHARACTERS]!r}: expected EPSILON or EPSILON,DELTA, as in 8,1e-5, "
+        "or 'epsilon=8 delta=1e-5', or rho=RHO or mu=MU"
     )
 
 
@@ -53,12 +53,16 @@ def caps_in(text: str, place: str) -> tuple[Node | None, dict[object, object]]:
         guarantee = guarantee_in(text, place)
         numbers = [guarantee.parameters[name] for name in MEASURED if name in guarantee.parameters]
         if not all(number > 0 for number in numbers):
-            raise InvalidParameter(f"{place} = {text[:SHOWN]!r}: expected positive numbers")
+            raise InvalidParameter(
+                f"{place} = {text[:SHOWN_CHARACTERS]!r}: expected positive numbers"
+            )
         return guarantee, {}
     caps: dict[object, object] = {}
     for word in words:
         order, separator, cap = word.removeprefix(RENYI).partition(":")
         if not separator:
-            raise InvalidParameter(f"{place} = {word[:SHOWN]!r}: expected renyi=ORDER:CAP")
+            raise InvalidParameter(
+                f"{place} = {word[:SHOWN_CHARACTERS]!r}: expected renyi=ORDER:CAP"
+            )
         caps[rational(order, f"{place} renyi")] = rational(cap, f"{place} renyi")
     return None, caps

@@ -13,7 +13,7 @@ import click
 from dpaudit.cli.commands import as_json_option
 from dpaudit.cli.settings import Command, option
 
-SECONDS = 5.0  # between two lines of progress
+PROGRESS_SECONDS = 5.0  # Seconds between two lines of progress.
 
 
 class _Progress:
@@ -24,7 +24,7 @@ class _Progress:
 
     def __call__(self, name: str, done: int, total: int) -> None:
         now = time.monotonic()
-        if done in (0, total) or now - self.last > SECONDS:
+        if done in (0, total) or now - self.last > PROGRESS_SECONDS:
             self.last = now
             click.echo(f"mutants of {name}: {done} of {total}", err=True)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dpaudit.ledger import Ledger, State
     from dpaudit.releases.plan import Release
 
-BAR = 40  # characters of the longest bar
+BAR_CHARACTERS = 40  # Characters of the longest bar.
 
 
 def _show_cost(file: Path, given: Mapping[str, Any], *, as_json: bool) -> None:
@@ -98,7 +98,7 @@ def _show_errors(by_budget: Mapping[str, Mapping[str, Any]]) -> None:
     click.echo("Largest error_95 at other budgets, over that of this plan (about):")
     width = max(map(len, ratios))
     for budget, ratio in ratios.items():
-        bar = "#" * max(1, round(BAR * ratio / max(ratios.values())))
+        bar = "#" * max(1, round(BAR_CHARACTERS * ratio / max(ratios.values())))
         click.echo(f"  {budget:{width}} {bar} {ratio:.3g}")
 
 

@@ -30,7 +30,7 @@ LONGEST_NAME = 40  # characters of a name that an error repeats
 PAIR = re.compile(r"[A-Za-z_]\w*=")  # how a further NAME=VALUE after --set begins
 # Patterns of click's help: types, and the ranges that it adds.
 NUMBERS, RANGES = re.compile(r"(INTEGER|FLOAT)( RANGE)?"), re.compile(r"  \[[^\]]*<=?x[^\]]*\]")
-WIDEST = 26  # columns of an option's name in help
+OPTION_COLUMNS = 26  # Columns of an option's name in the help.
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ class Command(click.Command):
         records = filter(None, (option.get_help_record(ctx) for option in options))
         rows = [(NUMBERS.sub("NUMBER", name), RANGES.sub("", text)) for name, text in records]
         with formatter.section("Options"):
-            formatter.write_dl(rows, col_max=WIDEST)
+            formatter.write_dl(rows, col_max=OPTION_COLUMNS)
         if self.groups:
             listed = [
                 (name, ", ".join(option.shown for option in group))

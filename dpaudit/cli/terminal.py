@@ -26,16 +26,18 @@ STYLES = {
     "unsupported": "yellow",
 }
 PLAIN_SECONDS = 30.0  # between two lines of progress of one attack, if no bar is shown
-WIDTH = 180  # characters of piped output
-BARS = 8  # with more mechanisms, bars of finished ones are hidden
-HALF = 0.5  # of what is stated; a query that moves twice as far as less than this seems right
-CAVEATS = 3  # lines for each mechanism; the page has all
+PIPED_WIDTH = 180  # Characters of a line of piped output.
+MAX_BARS = 8  # If there are more mechanisms, the bars of finished ones are hidden.
+# Displacements below this share of the declared one are remarked on: the declaration may be too
+# cautious.
+LARGEST_REMARKED = 0.5
+MAX_CAVEATS = 3  # Lines of caveats for each mechanism; the page has all of them.
 
 
 def _console() -> Console:
     console = Console()
     # Piped output keeps whole cells; a terminal wraps them to its own width.
-    return console if console.is_terminal else Console(width=WIDTH)
+    return console if console.is_terminal else Console(width=PIPED_WIDTH)
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -162,7 +164,7 @@ def _caveats(predicate: Mapping[str, Any]) -> None:
     less = [text for text in predicate["caveats"] if text.startswith((UNATTACKED, CUT_SHORT))]
     lines = [*grave, *less, *_on_trust(predicate), *_short(predicate), *reached]
     lines += [*_stand_ins(predicate), *_never_run(predicate), *_tried(predicate)]
-    shown = lines if len(lines) <= CAVEATS else lines[: CAVEATS - 1]
+    shown = lines if len(lines) <= MAX_CAVEATS else lines[: MAX_CAVEATS - 1]
     for place, line in enumerate(shown):
         if place < len(grave):
             warn(f"{name}: {line}")
@@ -213,7 +215,7 @@ def _short(predicate: Mapping[str, Any]) -> Iterator[str]:
     """The queries that records moved by less than half of what is stated."""
     for row in predicate["examination"]["reached"]:
         share = float(row["displacement_share"])
-        if share < HALF and not row.get("reaches"):
+        if share < LARGEST_REMARKED and not row.get("reaches"):
             label = f"release {row['label']!r}"
             yield f"{label}: records moved its query by {100 * share:.3g}% of what is stated"
 
@@ -370,7 +372,7 @@ def _bars(console: Console) -> Iterator[Report]:
             if name not in tasks:
                 # Batches stored by an earlier run are no evidence of this run's speed.
                 tasks[name] = p.add_task(f"attacking {name}", total=total, completed=done)
-            visible = done < total or len(tasks) <= BARS
+            visible = done < total or len(tasks) <= MAX_BARS
             p.update(tasks[name], completed=done, visible=visible)
 
         yield report

@@ -35,11 +35,11 @@ ALLOWANCE = 1e-9  # relative and absolute error granted to dp-accounting
 MOST_EVENTS = 1_000  # randomised responses that are composed one by one
 # Its PLD accountant composes these once, whatever their count.
 UNCOUNTED = (RandomizedResponse,)
-INTERVAL = 1e-4  # nats of a cell of dp-accounting's grid
+LEAST_INTERVAL = 1e-4  # Nats of a cell of dp-accounting's grid, at the least.
 CELLS_OF_ONE = 3e5  # cells of one round's grid
 CELLS_OF_ALL = 2e7  # cells of the composition's grid
-DEVIATIONS = 20  # standard deviations of a loss that a grid reaches
-COARSEST = 0.01  # nats of a cell, as a share of the largest loss
+GRID_DEVIATIONS = 20  # Standard deviations of a loss that the grid covers.
+COARSEST_SHARE = 0.01  # Largest cell, as a share of the largest loss's standard deviation.
 
 
 class Backend(StrEnum):
@@ -271,13 +271,13 @@ def _interval(node: Node) -> float:
     Errors: Unsupported where even one run's loss would have too few of them.
     """
     losses = [(_loss(part), float(times)) for part, times in _gathered(node)]
-    reach = max((loss.mean + DEVIATIONS * loss.deviation for loss, _ in losses), default=0.0)
+    reach = max((loss.mean + GRID_DEVIATIONS * loss.deviation for loss, _ in losses), default=0.0)
     mean = math.fsum(loss.share * loss.mean * times for loss, times in losses)
     variance = math.fsum(loss.share * loss.deviation**2 * times for loss, times in losses)
-    every = mean + DEVIATIONS * math.sqrt(variance)
-    interval = max(INTERVAL, reach / CELLS_OF_ONE, every / CELLS_OF_ALL)
+    every = mean + GRID_DEVIATIONS * math.sqrt(variance)
+    interval = max(LEAST_INTERVAL, reach / CELLS_OF_ONE, every / CELLS_OF_ALL)
     largest = max((loss.deviation for loss, _ in losses), default=0.0)
-    if interval > max(INTERVAL, COARSEST * largest):
+    if interval > max(LEAST_INTERVAL, COARSEST_SHARE * largest):
         raise Unsupported(f"dp-accounting pld: {node.head[:80]} is too long for its grid")
     return interval
 

@@ -22,10 +22,10 @@ from dpaudit.exact.forms import (
     unknowns,
 )
 
-DIGITS = 12  # significant digits of a printed number
+PRINTED_DIGITS = 12  # Significant digits of a printed number, unless the caller asks for others.
 LARGEST_EXPONENT = 2**17  # bits of a fraction: more take seconds to print
-# The decimal exponent of a number that is written down: 32-bit machines have none beyond 4.2e8.
-FARTHEST = 10**8
+# Largest decimal exponent that is written; decimals of 32-bit machines end at 4.2e8.
+MAX_EXPONENT = 10**8
 # A number inside an expression that is still written down.
 LARGEST_INSIDE = 10**100
 
@@ -60,12 +60,12 @@ def _end(point: Any) -> Fraction | None:
     return Fraction(mantissa << exponent) if exponent > 0 else Fraction(mantissa, 1 << -exponent)
 
 
-def decimal_upper(value: Any, digits: int = DIGITS) -> str:
+def decimal_upper(value: Any, digits: int = PRINTED_DIGITS) -> str:
     """Decimal string that is never below the exact value or ball: rounded outward, or "inf"."""
     return _decimal(_as_fraction(value, upper_fraction), digits, ROUND_CEILING)
 
 
-def decimal_lower(value: Any, digits: int = DIGITS) -> str:
+def decimal_lower(value: Any, digits: int = PRINTED_DIGITS) -> str:
     """Decimal string that is never above the exact value or ball: rounded outward, or "-inf"."""
     fraction = _as_fraction(value, lower_fraction)
     return "-inf" if fraction is None else _decimal(fraction, digits, ROUND_FLOOR)
@@ -83,14 +83,16 @@ def _as_fraction(value: Any, end: Callable[[Any], Fraction | None]) -> Fraction 
 def _decimal(value: Fraction | None, digits: int, rounding: str) -> str:
     if value is None:
         return "inf"
-    context = Context(prec=digits, rounding=rounding, Emin=-FARTHEST, Emax=FARTHEST, traps=[])
+    context = Context(
+        prec=digits, rounding=rounding, Emin=-MAX_EXPONENT, Emax=MAX_EXPONENT, traps=[]
+    )
     return plain(context.divide(Decimal(value.numerator), Decimal(value.denominator)))
 
 
 def plain(value: Decimal) -> str:
     """A decimal as certificates write it: ``0.00001``, ``1.5e-9``; no plus sign, no upper case."""
     digits = len(value.as_tuple().digits)
-    value = Context(prec=digits, Emin=-FARTHEST, Emax=FARTHEST, traps=[]).normalize(value)
+    value = Context(prec=digits, Emin=-MAX_EXPONENT, Emax=MAX_EXPONENT, traps=[]).normalize(value)
     if value == 0:
         return "0"
     if -7 < value.adjusted() < 16:

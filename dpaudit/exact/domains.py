@@ -31,7 +31,7 @@ from dpaudit.exact import (
 
 Domain = Callable[[Number, str], None]
 SHOWN = 200  # characters of a value in a message
-LONG = 50  # terms of a sum above which its sign is judged by enclosures first
+MANY_TERMS = 50  # Terms of a sum above which its sign is judged by enclosures first.
 # How many boxes of a subdivision are looked at for one sign: a second of work at most, and enough
 # for each of 2,000 rounds by itself.
 MOST_BOXES = 4_000
@@ -226,7 +226,7 @@ def _symbolic_sign(value: Any, *, strict: bool) -> bool | None:
     """SymPy's answer, which takes it minutes for a long sum whose terms do not decide."""
     if value.is_Add and all(term.is_nonnegative for term in value.args):
         return not strict or any(term.is_positive for term in value.args) or None
-    if value.is_Add and len(value.args) > LONG:
+    if value.is_Add and len(value.args) > MANY_TERMS:
         return None
     sign: bool | None = value.is_positive if strict else value.is_nonnegative
     return sign

@@ -20,10 +20,11 @@ from typing import Any
 
 from dpaudit.errors import Unsupported
 
-EVERY, RARELY = 4, 256  # charges to one look at the clock, and at the memory
+CLOCK_INTERVAL = 4  # Charges between two looks at the clock.
+MEMORY_INTERVAL = 256  # Charges between two looks at the memory in use.
 PER_SECOND = 1_000_000  # units of work
-# Units of work that one calculus may do for one question without a budget: about two minutes.
-ROUTE = 120 * PER_SECOND
+# Units of work that one calculus may spend on one question without a budget: about two minutes.
+ROUTE_WORK = 120 * PER_SECOND
 ADVICE = (
     ": ask another calculus, declare fewer different rounds or numbers of fewer digits, or allow "
     "more with dpaudit.exact.effort.limited(work=...)"
@@ -65,11 +66,11 @@ class Budget:
             raise TooMuch(f"{part} takes more than the {allowed}{self.advice}")
         self.spent += units
         self.charges += 1
-        if self.charges % EVERY:
+        if self.charges % CLOCK_INTERVAL:
             return
         if self.until < inf and time.process_time() > self.until:
             raise TooMuch(f"{part} takes more than {self.seconds:g} s{self.advice}")
-        if self.most < inf and self.charges % RARELY == 0 and _peak() > self.most:
+        if self.most < inf and self.charges % MEMORY_INTERVAL == 0 and _peak() > self.most:
             raise TooMuch(f"{part} takes more memory than a verification may")
 
 
@@ -106,12 +107,13 @@ def limited(
 
 @contextmanager
 def route() -> Iterator[None]:
-    """One of several ways to an answer: ``ROUTE``, or half of what is left of a budget around it.
+    """The budget of one of several routes to an answer.
 
-    A way that takes too much leaves something for the others.
+    ``ROUTE_WORK``, or half of what is left of an outer budget: an expensive route leaves some work
+    for the others.
     """
     outer = _budget.get()
-    work = ROUTE if outer is None or outer.left == inf else outer.left / 2
+    work = ROUTE_WORK if outer is None or outer.left == inf else outer.left / 2
     with limited(work=work, advice=ADVICE):
         yield
 
@@ -124,11 +126,11 @@ def is_limited() -> bool:
 def spend(units: float = 1, part: str = "this declaration") -> None:
     """Take units of work off the budget, before they are worked.
 
-    Where nobody set a budget, one step may take :data:`ROUTE`.  Errors: TooMuch.
+    Where nobody set a budget, one step may take :data:`ROUTE_WORK`.  Errors: TooMuch.
     """
     budget = _budget.get()
-    if budget is None and units > ROUTE:
-        budget = Budget(ROUTE, inf, inf, inf, ADVICE)
+    if budget is None and units > ROUTE_WORK:
+        budget = Budget(ROUTE_WORK, inf, inf, inf, ADVICE)
     if budget is not None:
         budget.charge(units, part)
 

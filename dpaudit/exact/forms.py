@@ -17,9 +17,9 @@ Number: TypeAlias = Any
 """A ``Fraction`` or a ``sympy.Expr`` (SymPy is imported only when a symbol is met)."""
 
 MAXIMUM_DIGITS = 1000  # of a number that is given
-# Bits of a number that is as fast to work with as any shorter one.
-WORD = 64
-_LONGEST = 2 * MAXIMUM_DIGITS + 3  # characters of a fraction of two such numbers
+WORD_BITS = 64  # Bits up to which all numbers are equally fast to compute with.
+# Characters of a fraction of two numbers with the most digits allowed.
+_MAX_TEXT = 2 * MAXIMUM_DIGITS + 3
 _LARGEST_FLOAT = 10**308  # whole numbers below fit a float
 # A decimal or a fraction as text: what a command line, a file or a careful person writes.
 _TEXT = re.compile(r"[+-]?(?:\d+/\d+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?)", re.ASCII)
@@ -62,7 +62,7 @@ def _fraction(value: Any, place: str) -> Fraction:
     try:
         if isinstance(value, Decimal) and abs(value.adjusted()) > MAXIMUM_DIGITS:
             raise ValueError
-        if isinstance(value, str) and not (len(value) < _LONGEST and _TEXT.fullmatch(value)):
+        if isinstance(value, str) and not (len(value) < _MAX_TEXT and _TEXT.fullmatch(value)):
             raise ValueError
         fraction = Fraction(value if isinstance(value, (int, Fraction)) else str(value))
         if not is_short(fraction):
@@ -186,7 +186,7 @@ def canonical(value: Number) -> Number:
 def size(expression: Any) -> int:
     """Operations and numbers in an expression; a long number counts as several."""
     if expression.is_Rational:
-        return 1 + (int(expression.p).bit_length() + int(expression.q).bit_length()) // WORD
+        return 1 + (int(expression.p).bit_length() + int(expression.q).bit_length()) // WORD_BITS
     return 1 + sum(map(size, expression.args))
 
 

@@ -23,12 +23,12 @@ from dpaudit.exact.forms import (
 )
 from dpaudit.exact.operations import folded
 
-FACTORED = 10**40  # parts of a fraction above which SymPy's factoring takes minutes
+MAX_FACTORED = 10**40  # Numerators and denominators above this take SymPy minutes to factor.
 # The logarithm of the largest numerator that a number may have.
 LARGEST_LOG = math.log(10) * MAXIMUM_DIGITS
 
-# Units of work to replace a symbol in one operation of an expression, and to simplify it again.
-REPLACING = 100
+# Units of work to replace a symbol in one operation and simplify the expression again.
+REPLACING_WORK = 100
 
 
 def sqrt(value: Number) -> Number:
@@ -37,7 +37,7 @@ def sqrt(value: Number) -> Number:
         return math.sqrt(value)
     if is_arb(value):
         return value.sqrt()
-    if is_rational(value) and max(abs(value.numerator), value.denominator) > FACTORED:
+    if is_rational(value) and max(abs(value.numerator), value.denominator) > MAX_FACTORED:
         return _large_sqrt(Fraction(value))
     import sympy
 
@@ -161,7 +161,7 @@ def replaced(value: Number, known: Mapping[Any, Any]) -> Number:
     """
     if not (is_symbolic(value) and known):
         return value
-    spend(REPLACING * size(value), "an expression with numbers for its symbols")
+    spend(REPLACING_WORK * size(value), "an expression with numbers for its symbols")
     try:
         result = _substituted(value, {sympify(s): sympify(number) for s, number in known.items()})
     except (ValueError, ArithmeticError) as error:

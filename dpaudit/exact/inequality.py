@@ -34,16 +34,16 @@ Ranges: TypeAlias = Mapping[Any, Ends]
 Values: TypeAlias = Mapping[Any, Fraction]
 Balls: TypeAlias = Mapping[Any, Any]
 
-BOXES = 4000  # boxes of a proof by enclosures
-POINTS = 3000  # points at which a counterexample is looked for
-OPERATIONS = 500  # of an expression that SymPy may rewrite
-CANCELLING = 100  # operations of a quotient that SymPy may cancel
-FEW = 7  # symbols of an inequality that is proved by cases
-CASES = 6  # levels of cases of largest, smallest and absolute values
-PROBES = 64  # boxes whose corner is tried as a counterexample
-WIDE = 4  # a positive range whose ends differ by more is halved by its logarithm
-# A range of a symbol is steep if its ends are STEEP times apart and at most MOST_STEEP.
-STEEP, MOST_STEEP = 1000, Fraction(1, 2)
+MAX_BOXES = 4000  # Boxes of a proof by enclosures.
+MAX_POINTS = 3000  # Points at which a counterexample is sought.
+MAX_REWRITTEN = 500  # Operations of an expression that SymPy may rewrite.
+MAX_CANCELLED = 100  # Operations of a quotient that SymPy may cancel.
+MOST_SYMBOLS = 7  # Symbols of an inequality that is proved by cases.
+MAX_CASE_DEPTH = 6  # Nested case splits on maxima, minima and absolute values.
+PROBED_BOXES = 64  # Boxes whose corner is tried as a counterexample.
+WIDE_RATIO = 4  # A positive range whose ends differ by a larger factor is halved on the log scale.
+STEEP_RATIO = 1000  # A range of a symbol is steep if its ends differ by this factor,
+STEEP_BELOW = Fraction(1, 2)  # and if its upper end is at most this.
 SIGNS = ("positive", "negative", "nonnegative", "nonpositive")  # assumptions of SymPy about a sign
 
 
@@ -97,14 +97,14 @@ def _by_ratio(value: Number, claimed: Number, ranges: Ranges) -> bool:
     """(value / claimed)^2 <= 1, where symbols may cancel that do not in the difference."""
     value, claimed = sympify(value), sympify(claimed)
     ours, theirs = unknowns(value), unknowns(claimed)
-    if not ours & theirs or len(ours | theirs) > FEW or not claimed.is_positive:
+    if not ours & theirs or len(ours | theirs) > MOST_SYMBOLS or not claimed.is_positive:
         return False
-    if not _is_small(value / claimed, CANCELLING):
+    if not _is_small(value / claimed, MAX_CANCELLED):
         return False
     return _nonpositive(simple(simple((value / claimed) ** 2) - 1), ranges)
 
 
-def _nonpositive(difference: Number, ranges: Ranges, cases: int = CASES) -> bool:
+def _nonpositive(difference: Number, ranges: Ranges, cases: int = MAX_CASE_DEPTH) -> bool:
     """Whether an expression is proved <= 0 over the ranges: by signs, by cases, or over boxes."""
     if not unknowns(difference):
         return certainly(difference, _is_nonpositive) or difference == 0
@@ -161,7 +161,7 @@ def simple(difference: Number) -> Number:
         return difference
 
 
-def _is_small(expression: Number, operations: int = OPERATIONS) -> bool:
+def _is_small(expression: Number, operations: int = MAX_REWRITTEN) -> bool:
     import sympy
 
     large = not is_symbolic(expression) or not is_printable(expression)
@@ -335,7 +335,7 @@ def covered(
 
 
 def _is_steep(lower: Fraction, upper: Fraction) -> bool:
-    return lower > 0 and STEEP * lower < upper <= MOST_STEEP
+    return lower > 0 and STEEP_RATIO * lower < upper <= STEEP_BELOW
 
 
 def _covered(
@@ -347,7 +347,7 @@ def _covered(
 ) -> bool:
     """Whether boxes in which ``holds`` is certain cover the ranges; False once ``fails`` is."""
     boxes = [tuple(_whole(atom, ranges[atom]) for atom in atoms)]
-    for number in range(BOXES):
+    for number in range(MAX_BOXES):
         if not boxes:
             return True
         box = boxes.pop()
@@ -357,7 +357,9 @@ def _covered(
             continue
         if all(lower == upper for lower, upper in box):
             return False
-        if number < PROBES and fails(dict(zip(atoms, (ends[0] for ends in box), strict=True))):
+        if number < PROBED_BOXES and fails(
+            dict(zip(atoms, (ends[0] for ends in box), strict=True))
+        ):
             return False
         boxes.extend(_halves(atoms, box, steep))
     return False
@@ -404,7 +406,7 @@ def _logarithm(value: Fraction) -> float:
 def _middle(lower: Fraction, upper: Fraction) -> Fraction:
     """Geometric in a range of several times its lower end, so that small values are reached."""
     middle = (lower + upper) / 2
-    if lower > 0 and upper > WIDE * lower:
+    if lower > 0 and upper > WIDE_RATIO * lower:
         root = Fraction(math.sqrt(float(lower * upper)))
         return root if lower < root < upper else middle
     return middle
@@ -414,7 +416,7 @@ def _middle(lower: Fraction, upper: Fraction) -> Fraction:
 
 
 def points(
-    atoms: Sequence[Any], ranges: Ranges, most: int = POINTS
+    atoms: Sequence[Any], ranges: Ranges, most: int = MAX_POINTS
 ) -> Iterator[dict[Any, Fraction]]:
     """Values to try: first each sample for all symbols at once, then combinations."""
     samples = [_samples(atom, ranges) for atom in atoms]
@@ -434,7 +436,7 @@ def _samples(atom: Any, ranges: Ranges) -> list[Fraction]:
         lower, upper = ranges[atom]
         points = [lower + (upper - lower) * Fraction(k, 8) for k in range(9)]
         points += [Fraction(p.__floor__()) for p in points if p.__floor__() >= lower]
-        if lower > 0 and upper > WIDE * lower:
+        if lower > 0 and upper > WIDE_RATIO * lower:
             middle = _middle(lower, upper)
             roots = [_middle(lower, middle), middle, _middle(middle, upper)]
             points += [Fraction(math.floor(r)) if atom.is_integer else r for r in roots]

@@ -22,7 +22,7 @@ from dpaudit.exact import effort
 # Questions inside one question, and how deep they may be nested: the catalogue's largest are
 # below a tenth of either.
 MOST_QUESTIONS = 4_000
-DEEPEST = 60  # levels of nested questions
+MAX_NESTING = 60  # Levels of nested questions.
 
 
 class _Open(threading.local):
@@ -69,7 +69,7 @@ def _ended(ask: Callable[[str, Any], bool | None]) -> Callable[[str, Any], bool 
         if not _open.depth:
             _open.questions = 0
         _open.questions += 1
-        if _open.questions > MOST_QUESTIONS or _open.depth > DEEPEST:
+        if _open.questions > MOST_QUESTIONS or _open.depth > MAX_NESTING:
             return None
         _open.depth += 1
         try:

@@ -29,8 +29,8 @@ from dpaudit.exact.operations import folded
 EXPLICIT_TERMS = 100  # terms up to which a sum is written out
 # The highest degree of a polynomial that is summed in closed form; its sum has one degree more.
 HIGHEST_DEGREE = 20
-# Units of work of a closed form and its proof, to the square of the size of what is summed.
-SUMMING = 1000
+# Units of work of a closed form and its proof, times the square of the summand's size.
+SUM_WORK = 1000
 _RATIONAL = {int, Fraction}
 _NOTHING = Fraction(0)
 
@@ -126,7 +126,7 @@ def _closed(value: Any, index: Any) -> tuple[Any, Any] | None:
     """A proved closed form of the sum over index = 1..n, and n; None where there is none."""
     import sympy
 
-    spend(SUMMING * size(value) * (size(value) + 10), "a sum in closed form")
+    spend(SUM_WORK * size(value) * (size(value) + 10), "a sum in closed form")
     last = sympy.Dummy("n", integer=True, positive=True)
     try:
         closed = sympy.Sum(value, (index, 1, last)).doit()

@@ -25,8 +25,8 @@ from dpaudit.mutate.operators import Planted, edited
 from dpaudit.storage import roots
 from dpaudit.storage.roots import EXPERIMENTS, PACKAGES, serve
 
-MEMORY = 6 << 30  # bytes that a child may ask for beside what it has of its parent
-ENDING = 5.0  # seconds that a process has to end, once it has answered or closed its pipe
+EXTRA_MEMORY = 6 << 30  # Bytes that a child process may allocate beyond those of its parent.
+EXIT_SECONDS = 5.0  # Seconds in which a process must end after it has answered or closed its pipe.
 SERVER = multiprocessing.get_context("forkserver")
 OVERTIME, DIED = "overtime", "died"
 
@@ -63,7 +63,7 @@ def separately(work: Callable[..., Any], *arguments: Any, seconds: float) -> Any
         except EOFError:
             answer = b""
         finally:
-            child.join(0 if late else ENDING)
+            child.join(0 if late else EXIT_SECONDS)
             child.kill()
             child.join()
     if answer:
@@ -76,7 +76,7 @@ def separately(work: Callable[..., Any], *arguments: Any, seconds: float) -> Any
 def _child(
     work: Callable[..., Any], arguments: tuple[Any, ...], seconds: float, writing: Connection
 ) -> None:
-    most = _address_space() + MEMORY
+    most = _address_space() + EXTRA_MEMORY
     resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 3))
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     os.dup2(2, 1)

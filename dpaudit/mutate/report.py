@@ -10,7 +10,8 @@ from typing import Any
 from dpaudit.mutate.operators import OPERATORS
 from dpaudit.mutate.run import CAUGHT, CERTIFIED, LEFT_ALONE, STATUSES, UNTOLD, Ran, Result
 
-REQUIRED = 0.95  # the share of mutants that certify should not certify, by default
+# Share of mutants that certify must not certify, unless the caller asks for another.
+REQUIRED_SHARE = 0.95
 ENOUGH, TOO_FEW, UNDECIDED, FLAGGED = 0, 1, 3, 5  # exit codes of `dpaudit mutate`
 
 
@@ -66,7 +67,7 @@ def as_json(ran: Ran) -> dict[str, Any]:
     }
 
 
-def exit_code(ran: Ran, required: float = REQUIRED) -> int:
+def exit_code(ran: Ran, required: float = REQUIRED_SHARE) -> int:
     """5 if a right twin is flagged, 3 if no mutant was judged, 1 below ``required``, else 0."""
     share = rate(ran.results)
     if twins(ran.results)["flagged"]:

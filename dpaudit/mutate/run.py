@@ -43,8 +43,8 @@ CAUGHT, CERTIFIED, STILLBORN, UNTOLD = "not_certified", "certified", "stillborn"
 SAME = "same"
 STATUSES = (CAUGHT, CERTIFIED, STILLBORN, UNTOLD, SAME)  # what became of a mutant
 LEFT_ALONE = "left alone"
-SECONDS = 60.0  # of a processor, for one mutant
-TRIALS = 400  # of an audit: `certify` itself has up to 2,000
+MUTANT_SECONDS = 60.0  # Processor seconds that one mutant may take.
+AUDIT_TRIALS = 400  # Trials of an audit of a mutant; `certify` itself uses up to 2,000.
 # Verdicts that a mutant should not get.
 GOOD = (Verdict.CERTIFIED, Verdict.CERTIFIED_UNDER_ASSUMPTIONS)
 
@@ -203,7 +203,7 @@ def _opened(order: Order) -> tuple[Survey, Judgement, Path, str] | Ran:
 
     Returns survey, judgement, root and name; a finished :class:`Ran` if it cannot be mutated.
     """
-    surveyed = separately(_surveyed, order, seconds=2 * SECONDS)
+    surveyed = separately(_surveyed, order, seconds=2 * MUTANT_SECONDS)
     if "root" not in surveyed:
         # Resolve it here too: this raises the error of a target that is missing or not importable.
         resolve(order.target, order.folder)
@@ -250,7 +250,7 @@ def _judged(mechanism: Mechanism, seed: int) -> dict[str, Any]:
     whatever the audit shows, so that the audit is skipped.
     """
     order = ToCertify(mechanism, None, "project", {})
-    run = plan([order], Options(seed=seed, trials=TRIALS))
+    run = plan([order], Options(seed=seed, trials=AUDIT_TRIALS))
     examination = examined(run, order, first=True)
     shape = examination.shape
     judgement: dict[str, Any] = {
@@ -334,12 +334,12 @@ class _Judge:
 
     def _trace(self, planted: Planted | None) -> Any:
         place = (self.root, self.survey, planted)
-        return separately(_trace_of, *place, self.order.seed, seconds=SECONDS)
+        return separately(_trace_of, *place, self.order.seed, seconds=MUTANT_SECONDS)
 
     def _judged(self, planted: Planted, *, twin: bool) -> Judgement:
         work = partial(_judge_planted, twin=twin)
         place = (self.root, self.survey, planted)
-        return _judgement(separately(work, *place, self.order.seed, seconds=SECONDS))
+        return _judgement(separately(work, *place, self.order.seed, seconds=MUTANT_SECONDS))
 
     def _status(self, judgement: Judgement) -> str:
         """The status of a mutant: caught if ``certify`` says less of it than of the right program.

@@ -22,12 +22,13 @@ from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import DpauditError
 from dpaudit.kernels.query import Array, Records
 
-STREAM = 0x736D  # separates these draws from all others of a seed
-FARS = (1.0, 30.0)  # factors on the noise of a run
-# At most: releases of a run, probes of a release, numbers noted of an array.
-RELEASES, PROBES, SHOWN = 200, 4, 64
-NUMBERS = 20_000_000  # at most so many numbers are read for the probes of one run
-CLOSE = 1e-9  # of the largest number: smaller differences are rounding
+TRACE_STREAM = 0x736D  # Number of the random stream, used by no other draws of the seed.
+NOISE_FACTORS = (1.0, 30.0)  # Factors on the noise of a run: ordinary, and far in the tails.
+MAX_RELEASES = 200  # Releases of a run that are traced.
+MAX_PROBES = 4  # Probes of one release.
+NOTED_NUMBERS = 64  # Numbers of an array that are noted.
+MAX_NUMBERS = 20_000_000  # Numbers read for the probes of one run.
+TRACE_ROUNDING = 1e-9  # Differences below this share of the largest number count as rounding.
 Trace = list[list[float]]
 
 
@@ -42,7 +43,7 @@ class _Traced(Louder):
 
     def _answer(self, request: Request) -> Array:
         released = super()._answer(request)
-        if len(self.asked) <= RELEASES:
+        if len(self.asked) <= MAX_RELEASES:
             # In units of the noise, because differences far below it are rounding.
             unit = np.where(request.scale > 0, request.scale, 1.0)[:, None]
             with np.errstate(all="ignore"):
@@ -58,11 +59,11 @@ class _Traced(Louder):
         return released
 
     def _probes(self, records: Records) -> Iterator[Records]:
-        for k in range(PROBES):
+        for k in range(MAX_PROBES):
             self.read += records.values.size
-            if self.read > NUMBERS:
+            if self.read > MAX_NUMBERS:
                 return
-            number = PROBES * len(self.asked) + k
+            number = MAX_PROBES * len(self.asked) + k
             values = records.values.copy()
             values[(number * 7919) % len(values)] = self.rows[number % len(self.rows)]
             yield Records(values, records.present)
@@ -73,12 +74,12 @@ def trace(mechanism: Mechanism, shape: Shape, seed: int) -> list[Trace]:
     rng = np.random.default_rng(seed)
     rows, traces = rows_of(shape, rng), []
     for number, world in enumerate(worlds_of(shape, rng)):
-        for far in FARS:
+        for far in NOISE_FACTORS:
             sampler = _Traced(
                 mechanism.declaration,
                 mechanism.scope,
                 world.records(),
-                rng=generator(seed, (STREAM, number)),
+                rng=generator(seed, (TRACE_STREAM, number)),
                 rows=rows,
                 far=far,
             )
@@ -104,15 +105,15 @@ def _close(a: Sequence[float], b: Sequence[float]) -> bool:
     size = max(
         (float(np.abs(v[np.isfinite(v)]).max(initial=0.0)) for v in (first, two)), default=0.0
     )
-    return bool(np.allclose(first, two, rtol=0.0, atol=CLOSE * size, equal_nan=True))
+    return bool(np.allclose(first, two, rtol=0.0, atol=TRACE_ROUNDING * size, equal_nan=True))
 
 
 def _short(array: Any) -> list[float]:
     flat = np.asarray(array, dtype=np.float64).ravel()
-    if len(flat) <= SHOWN:
+    if len(flat) <= NOTED_NUMBERS:
         return [float(v) for v in flat]
     weights = np.cos(np.arange(len(flat)))
-    return [*(float(v) for v in flat[:SHOWN]), float(np.nan_to_num(flat) @ weights)]
+    return [*(float(v) for v in flat[:NOTED_NUMBERS]), float(np.nan_to_num(flat) @ weights)]
 
 
 def _text(error: Exception) -> list[float]:

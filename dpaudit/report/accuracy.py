@@ -14,9 +14,10 @@ from dpaudit.report.say import grouped, message, say
 from dpaudit.report.words import Json
 
 _MOST_LEAVES = 200  # rows; a longer table helps no reader
-_NORMAL_95 = 1.9599639845400545  # standard deviations: P(|N(0, 1)| > this) = _SHARE
-_WIDE = 1e4  # a deviation above which discrete normal noise is as the continuous one, to a step
-_SHARE = 0.05  # the probability that an error exceeds the number in the table
+_NORMAL_95 = 1.9599639845400545  # standard deviations: P(|N(0, 1)| > this) = _EXCEEDED_SHARE
+# Standard deviation above which discrete normal noise is treated as continuous, plus one step.
+_NORMAL_DEVIATION = 1e4
+_EXCEEDED_SHARE = 0.05  # Probability that an error exceeds the number in the table.
 
 KINDS = {
     "Gaussian": message("normal noise"),
@@ -136,7 +137,7 @@ def _measured(kind: str, parameters: Json) -> tuple[float | None, float | None, 
         return scale, _NORMAL_95 * scale, ""
     if kind == "Laplace":
         scale = _value(parameters["noise_multiplier"])
-        return scale, -math.log(_SHARE) * scale, ""
+        return scale, -math.log(_EXCEEDED_SHARE) * scale, ""
     if kind == "RandomizedResponse":
         growth, others = math.exp(_value(parameters["epsilon"])), _value(parameters["choices"]) - 1
         share = numbers.percent(f"{growth / (growth + others):.4f}")
@@ -146,7 +147,7 @@ def _measured(kind: str, parameters: Json) -> tuple[float | None, float | None, 
     if kind in ("DiscreteGaussianVector", "ThresholdedDiscreteGaussian"):
         variance = _value(parameters["variance"])
         deviation, largest = math.sqrt(variance), math.sqrt(_value(parameters["squared"]))
-        if deviation > _WIDE:
+        if deviation > _NORMAL_DEVIATION:
             return deviation / largest, math.ceil(_NORMAL_95 * deviation + 1) / largest, ""
         tail = _tail([math.exp(-k * k / (2 * variance)) for k in _support(deviation)])
         return deviation / largest, tail / largest, ""
@@ -177,7 +178,7 @@ def _tail(weights: list[float]) -> float:
     total = weights[0] + 2 * math.fsum(weights[1:])
     tail_mass = total - weights[0]
     k = 0
-    while tail_mass > _SHARE * total:
+    while tail_mass > _EXCEEDED_SHARE * total:
         k += 1
         tail_mass -= 2 * weights[k]
     return float(k)

@@ -38,7 +38,7 @@ PARTS = {
 ORDER = ("claim", "noise", "data", "program", "attack", "fields", "checker", "issue")
 KEYS = ("id", "name", "check", "claim")  # of which one tells the rows of a list apart
 ABSENT = object()
-LONGEST = 120  # characters of a value that are shown in words
+MAX_SHOWN = 120  # Characters of a value that are shown.
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,8 @@ def _text(value: Any) -> str:
 def _short(value: Any, same: int = 0) -> str:
     """A value as JSON; of a long one the part about where it differs, after ``same`` characters."""
     text = _text(value)
-    if len(text) <= LONGEST:
+    if len(text) <= MAX_SHOWN:
         return text
-    start = max(0, same - LONGEST // 2)
-    end = start + LONGEST
+    start = max(0, same - MAX_SHOWN // 2)
+    end = start + MAX_SHOWN
     return "…" * (start > 0) + text[start:end] + "…" * (end < len(text))

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 Ends = Sequence[tuple[float, float, float]]
 """Rows of a curve: the argument, the lower and the upper end of the value."""
-FLOOR = 1e-15  # of a logarithmic axis of deltas
-WIDE = (8.4, 3.6)  # inches, of two curves beside each other
+LEAST_PLOTTED = 1e-15  # Lower end of a logarithmic axis of deltas.
+FIGURE_SIZE = (8.4, 3.6)  # Inches of a figure with two curves side by side.
 
 
 def account_figure(profile: Ends, tradeoff: Ends, title: str) -> Figure:
@@ -27,16 +27,18 @@ def account_figure(profile: Ends, tradeoff: Ends, title: str) -> Figure:
     ``profile``: (epsilon, delta) and ``tradeoff``: (false positive rate, false negative rate).
     """
     with drawing(columns=2) as (figure, axes):
-        figure.set_size_inches(*WIDE)
+        figure.set_size_inches(*FIGURE_SIZE)
         figure.suptitle(title)
         left, right = axes
         epsilons, lower, upper = (list(column) for column in zip(*profile, strict=True))
         left.fill_between(
-            epsilons, [max(d, FLOOR) for d in lower], upper, color=ACCOUNTED, alpha=0.2
+            epsilons, [max(d, LEAST_PLOTTED) for d in lower], upper, color=ACCOUNTED, alpha=0.2
         )
         left.plot(epsilons, upper, color=ACCOUNTED, linewidth=2, label="at most")
         left.set(xlabel="epsilon", ylabel="delta (logarithmic)", yscale="log")
-        left.set(xlim=(0, epsilons[-1]), ylim=(max(min(u for u in upper if u > 0), FLOOR), 1))
+        left.set(
+            xlim=(0, epsilons[-1]), ylim=(max(min(u for u in upper if u > 0), LEAST_PLOTTED), 1)
+        )
         alphas, low, high = (list(column) for column in zip(*tradeoff, strict=True))
         right.plot([0, 1], [1, 0], color=CHANCE, linestyle="-.", label="blind guessing")
         right.fill_between(alphas, low, high, color=ACCOUNTED, alpha=0.2)

@@ -10,7 +10,7 @@ from dpaudit.report.model import Tree, TreeLine
 from dpaudit.report.say import say
 from dpaudit.report.words import Json
 
-_DEEPEST = 8  # levels of indentation; deeper steps would leave no room for text
+_MAX_INDENT = 8  # Levels of indentation; deeper ones would leave no room for text.
 
 
 def tree(steps: Sequence[Json], claims: Sequence[Json]) -> Tree:
@@ -61,7 +61,7 @@ def _reference(id_: int, depth: int, *, seen: bool) -> TreeLine:
         if seen
         else say("step {step} is missing", step=str(id_))
     )
-    return TreeLine(min(depth, _DEEPEST), say("Step {step}", step=str(id_)), "", text, "", ())
+    return TreeLine(min(depth, _MAX_INDENT), say("Step {step}", step=str(id_)), "", text, "", ())
 
 
 def _line(step: Json, depth: int, claims: list[str]) -> TreeLine:
@@ -76,7 +76,7 @@ def _line(step: Json, depth: int, claims: list[str]) -> TreeLine:
         (say("Serves claim"), ", ".join(claims)),
     ]
     return TreeLine(
-        depth=min(depth, _DEEPEST),
+        depth=min(depth, _MAX_INDENT),
         label=say("Step {step}", step=str(step["id"])),
         conclusion=words.guarantee(step["conclusion"], "upper"),
         rule=f"{step['rule']} ({step['calculus']})",

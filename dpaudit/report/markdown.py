@@ -13,7 +13,7 @@ from dpaudit.report.summary import summary_rows
 from dpaudit.sign import Signed
 from dpaudit.storage.files import MADE
 
-_LONGEST = 600  # characters of a table's cell
+_MAX_CELL = 600  # Characters of a table's cell.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~@])")
 
 
@@ -71,4 +71,4 @@ def _plain(text: str) -> str:
 
 def _escaped(text: str) -> str:
     flat = " ".join(text.split())
-    return html.escape(flat if len(flat) <= _LONGEST else f"{flat[:_LONGEST]}…", quote=False)
+    return html.escape(flat if len(flat) <= _MAX_CELL else f"{flat[:_MAX_CELL]}…", quote=False)

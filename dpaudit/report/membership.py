@@ -17,8 +17,8 @@ Json = Mapping[str, Any]
 ATTACK_COLOURS = ("#0b4f9e", "#a8320a", "#1a7f4b", "#7a3fa0", "#9a6700", "#0f7c8a", "#57606a")
 MEMBERS, OTHERS, CHANCE = "#a8320a", "#0b4f9e", "#6b7280"
 MOST_CURVES = 4  # curves of one figure
-_FLOOR = 1e-4  # the smallest rate on the logarithmic axes
-_RARE = 0.005  # the share of scores that a histogram leaves out at each end
+_LEAST_RATE = 1e-4  # Smallest rate on the logarithmic axes.
+_TRIMMED_SHARE = 0.005  # Share of scores that a histogram leaves out at each end.
 
 
 def render(
@@ -245,18 +245,19 @@ def _figures(predicate: Json, ordered: Sequence[Json], number: int) -> list[dict
 def roc_svg(curves: Sequence[tuple[str, Json]], prefix: str) -> str:
     """True against false positive rate, both logarithmic, with bands over resampled models."""
     with drawing() as (figure, axes):
-        axes.plot([_FLOOR, 1], [_FLOOR, 1], color=CHANCE, linestyle="-.", linewidth=0.9)
+        axes.plot([_LEAST_RATE, 1], [_LEAST_RATE, 1], color=CHANCE, linestyle="-.", linewidth=0.9)
         colours = itertools.cycle(ATTACK_COLOURS)
         for (label, row), colour in zip(curves[:MOST_CURVES], colours, strict=False):
             points = [[float(value) for value in point] for point in row["roc"]]
-            shown_points = [point for point in points if point[0] >= _FLOOR]
+            shown_points = [point for point in points if point[0] >= _LEAST_RATE]
             x = [point[0] for point in shown_points]
             rates, low, high = (
-                [max(point[column], _FLOOR / 2) for point in shown_points] for column in (1, 2, 3)
+                [max(point[column], _LEAST_RATE / 2) for point in shown_points]
+                for column in (1, 2, 3)
             )
             axes.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0)
             axes.plot(x, rates, color=colour, label=f"{label} (AUC {float(row['auc'][0]):.3f})")
-        axes.set(xscale="log", yscale="log", xlim=(_FLOOR, 1), ylim=(_FLOOR, 1.05))
+        axes.set(xscale="log", yscale="log", xlim=(_LEAST_RATE, 1), ylim=(_LEAST_RATE, 1.05))
         axes.set(xlabel=say("false positive rate"), ylabel=say("true positive rate"))
         axes.legend(loc="lower right")
         rates_text = "; ".join(
@@ -279,9 +280,13 @@ def _rate(row: Json, at: str) -> str:
 def _drawn(bars: Sequence[Sequence[float]]) -> Sequence[Sequence[float]]:
     """The bars without at most 0.5% of members and of non-members at each end."""
     first, last = 0, len(bars)
-    while first < last and all(sum(b[k] for b in bars[: first + 1]) <= _RARE for k in (1, 2)):
+    while first < last and all(
+        sum(b[k] for b in bars[: first + 1]) <= _TRIMMED_SHARE for k in (1, 2)
+    ):
         first += 1
-    while last > first and all(sum(b[k] for b in bars[last - 1 :]) <= _RARE for k in (1, 2)):
+    while last > first and all(
+        sum(b[k] for b in bars[last - 1 :]) <= _TRIMMED_SHARE for k in (1, 2)
+    ):
         last -= 1
     return bars[first:last]
 

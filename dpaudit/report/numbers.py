@@ -15,7 +15,7 @@ from decimal import (
 from dpaudit.errors import CertificateRejected
 from dpaudit.report.say import localised, percentage, say
 
-DIGITS = 6  # significant digits of a bound on a page; the certificate holds all
+PAGE_DIGITS = 6  # Significant digits of a bound on a page; the certificate has all of them.
 _HUNDRED = Decimal(100)
 
 
@@ -38,7 +38,7 @@ def exact(text: str) -> str:
     return _written(parse(text))
 
 
-def upper(text: str, digits: int = DIGITS) -> str:
+def upper(text: str, digits: int = PAGE_DIGITS) -> str:
     """The value with at most ``digits`` significant digits, rounded up."""
     return _written(_rounded(parse(text), digits, ROUND_CEILING))
 
@@ -49,14 +49,14 @@ def upper_beside(text: str, other: str) -> str:
     A bound that is at or below the claim is never shown as above it.
     """
     value, fixed = parse(text), parse(other)
-    for digits in range(DIGITS, max(DIGITS, len(text)) + 1):
+    for digits in range(PAGE_DIGITS, max(PAGE_DIGITS, len(text)) + 1):
         shown = _rounded(value, digits, ROUND_CEILING)
         if (shown > fixed) == (value > fixed):
             return _written(shown)
     return _written(value)
 
 
-def lower(text: str, digits: int = DIGITS) -> str:
+def lower(text: str, digits: int = PAGE_DIGITS) -> str:
     """The value with at most ``digits`` significant digits, rounded down."""
     return _written(_rounded(parse(text), digits, ROUND_FLOOR))
 
@@ -88,13 +88,13 @@ def share_lower(part: Decimal, whole: str) -> str:
 
 
 def written_lower(value: Decimal) -> str:
-    """A decimal rounded down to ``DIGITS`` significant digits."""
-    return _written(_rounded(value, DIGITS, ROUND_FLOOR))
+    """A decimal rounded down to ``PAGE_DIGITS`` significant digits."""
+    return _written(_rounded(value, PAGE_DIGITS, ROUND_FLOOR))
 
 
 def written_upper(value: Decimal) -> str:
-    """A decimal rounded up to ``DIGITS`` significant digits."""
-    return _written(_rounded(value, DIGITS, ROUND_CEILING))
+    """A decimal rounded up to ``PAGE_DIGITS`` significant digits."""
+    return _written(_rounded(value, PAGE_DIGITS, ROUND_CEILING))
 
 
 def plotted(text: str) -> float:

@@ -16,7 +16,7 @@ from dpaudit.report.svg import light
 BROWSER = "DPAUDIT_BROWSER"
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")  # of a browser that prints
 PDF_A = "pdf/a-1b"  # ISO 19005-1, level B: all fonts inside, no transparency, no encryption
-_SECONDS = 120  # for one page; a browser that hangs is stopped then
+_BROWSER_SECONDS = 120  # Seconds for one page, after which a hanging browser is stopped.
 
 
 def unfolded(page: str) -> str:
@@ -52,7 +52,7 @@ def render_pdf(page: str) -> bytes:
             source.as_uri(),
         ]
         try:
-            subprocess.run(command, capture_output=True, check=True, timeout=_SECONDS)
+            subprocess.run(command, capture_output=True, check=True, timeout=_BROWSER_SECONDS)
             return target.read_bytes()
         except (OSError, subprocess.SubprocessError) as error:
             raise OutputNotWritable(

@@ -22,7 +22,7 @@ from dpaudit.sign import Signed
 
 # Words of an answer, by what it is about: together they keep the first screen below 900.
 LONG, SENTENCE, MIDDLE, SHORT = 90, 55, 40, 20
-_NAMED = 5  # words of a cell in the table of published numbers
+_CELL_WORDS = 5  # Words of a cell in the table of published numbers.
 MOST_NUMBERS = 6  # rows of the table of published numbers
 _LARGEST_FACTOR = Decimal(1_000_000)  # a larger factor limits nothing that a person could notice
 _SMALLEST_SHARE = 10**12  # a smaller delta is said to be at most one in this many
@@ -103,7 +103,7 @@ def headline(predicate: Json) -> str:
         "Epsilon at most {epsilon} at delta {delta}, for one {entity}",
         epsilon=numbers.upper(bound[0]),
         delta=numbers.exact(bound[1]),
-        entity=_cut(words.entity(predicate["scope"]), 2 * _NAMED),
+        entity=_cut(words.entity(predicate["scope"]), 2 * _CELL_WORDS),
     )
 
 
@@ -141,11 +141,13 @@ def numbers_table(predicate: Json, most: int) -> Table | None:
         return None
     rows = tuple(
         (
-            Cell(_cut(", ".join(filter(None, _place(row))), _NAMED)),
-            Cell(_cut(numbers.statistic(row["value"]), _NAMED), (), "number"),
+            Cell(_cut(", ".join(filter(None, _place(row))), _CELL_WORDS)),
+            Cell(_cut(numbers.statistic(row["value"]), _CELL_WORDS), (), "number"),
             Cell(
                 f"± {numbers.statistic(row['error_95'])}" if row["error_95"] else "—",
-                (_cut(words.fixed(row["error_covers"]), _NAMED),) if row["error_covers"] else (),
+                (_cut(words.fixed(row["error_covers"]), _CELL_WORDS),)
+                if row["error_covers"]
+                else (),
                 "number",
             ),
         )

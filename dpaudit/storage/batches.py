@@ -31,7 +31,7 @@ Key: TypeAlias = tuple[int, ...]
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 
 _FILE_NAME = re.compile(r"[0-9]+(-[0-9]+)*\.npz")
-_TAG = 32  # bytes of a key, and of a digest under it
+_TAG_BYTES = 32  # Bytes of a key, and of a digest under it.
 # The errors of zipfile, the .npy reader and json on damaged bytes.
 _DAMAGE = (
     OSError, ValueError, KeyError, TypeError, EOFError, SyntaxError, NotImplementedError,
@@ -129,14 +129,14 @@ def own_key() -> bytes:
         sweep(path.parent)  # a process that was killed as the key took its name left the other one
         if not path.exists():
             with suppress(FileExistsError):  # another process was first; its file is complete
-                write_new(path, secrets.token_bytes(_TAG), 0o600)
+                write_new(path, secrets.token_bytes(_TAG_BYTES), 0o600)
         key = path.read_bytes()
         own = path.stat().st_uid == os.getuid() and not path.stat().st_mode & 0o077
-        if own and len(key) == _TAG:
+        if own and len(key) == _TAG_BYTES:
             return key
     except (OSError, OutputNotWritable, RuntimeError):
         pass
-    return secrets.token_bytes(_TAG)
+    return secrets.token_bytes(_TAG_BYTES)
 
 
 def leading(arrays: Mapping[str, npt.NDArray[Any]]) -> int:
@@ -160,7 +160,7 @@ def _is_plain(array: object) -> bool:
 def _read(path: Path, expected: dict[str, Any]) -> Arrays:
     """The arrays of an intact file; anything else raises one of ``_DAMAGE``."""
     stored = path.read_bytes()
-    content, tag = stored[:-_TAG], stored[-_TAG:]
+    content, tag = stored[:-_TAG_BYTES], stored[-_TAG_BYTES:]
     if not hmac.compare_digest(tag, _tag(content)):
         raise ValueError("written by somebody else")
     with zipfile.ZipFile(io.BytesIO(content)) as archive:

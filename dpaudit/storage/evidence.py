@@ -18,8 +18,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-# Arrays and objects inside each other; beyond it some machines' parsers run out of their stack.
-DEEPEST = 400
+MAX_LEVELS = 400  # Nested arrays and objects; deeper ones overflow the stack of some parsers.
 _TEXT, _BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL), re.compile(r"[\[\]{}]")
 
 
@@ -71,14 +70,14 @@ def read_once(path: Path, largest: int, *, pipes: bool = False) -> Evidence:
 
 def strict_json(content: bytes | str, *, infinite: bool = False, nan: bool = False) -> Any:
     """Parse JSON that every program reads in the same way: no duplicate keys, finite numbers only,
-    and no more than ``DEEPEST`` levels.
+    and no more than ``MAX_LEVELS`` levels.
 
     ``infinite``: allow Infinity, which other libraries write.  ``nan``: allow also NaN, -Infinity
     and numbers that overflow a float; the reader of a table then names such cells itself.
     Errors: ValueError for anything else.
     """
     text = content if isinstance(content, str) else content.decode("utf-8")
-    if _levels(text) > DEEPEST:
+    if _levels(text) > MAX_LEVELS:
         raise ValueError("nested too deeply")
     return json.loads(
         text,

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from dpaudit.errors import OutputNotWritable
 
-PROBE = 2**16  # bytes that a folder must have space for before work begins
+PROBE_BYTES = 2**16  # Bytes that a folder must have room for before work begins.
 _TEMPORARY = ".dpaudit.tmp"
 MADE = "<!-- made by dpaudit -->"  # a line of every Markdown and SVG file of ours
 # Each kind of file that is written for people and programs holds one of these, and no other file.
@@ -92,7 +92,7 @@ def writable(folder: Path, names: Iterable[str] = ()) -> None:
     with _reasoned(folder, "choose another with --out"):
         _make(folder)
         with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(bytes(PROBE))
+            file.write(bytes(PROBE_BYTES))
 
 
 def write_new(path: Path, content: bytes, mode: int | None = None) -> None:

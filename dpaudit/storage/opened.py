@@ -11,7 +11,7 @@ from typing import Any
 
 # Ends of the names of files that are code, and not data.
 CODE = (".py", ".pyc", ".pyi", ".so", ".pyd", ".dll")
-LARGEST = 2**26  # bytes of a file that is put back
+MAX_KEPT_BYTES = 2**26  # Bytes of a file that is restored after it was written.
 _listening: list[set[str]] = []
 _writing: list[dict[Path, bytes | None]] = []
 _imported: set[str] = set()
@@ -98,7 +98,7 @@ def _heard(event: str, arguments: tuple[Any, ...]) -> None:
 def _keep(path: Path) -> None:
     """The content of a file before it is written to; None where there is none."""
     missing = [before for before in _writing if path not in before]
-    regular = path.is_file() and path.stat().st_size <= LARGEST
+    regular = path.is_file() and path.stat().st_size <= MAX_KEPT_BYTES
     if not missing or (path.exists() and not regular):
         return
     for before in missing:

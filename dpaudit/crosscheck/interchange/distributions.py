@@ -8,13 +8,14 @@ from typing import Any
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import ProfilePoints
 
-POINTS = 256  # of the profile: lines between them are some 1e-3 above a Gaussian's epsilon
-FAR = 2.0**10  # no epsilon beyond it is asked for
-FAINT = 1e-18  # a delta that no claim is about
-ROUNDING = 1 + 1e-9  # relative error of the floats that are read
+# Points of the profile; lines between them lie about 1e-3 above a Gaussian's epsilon.
+PROFILE_POINTS = 256
+MAX_EPSILON = 2.0**10  # Nats: no larger epsilon is asked for.
+LEAST_DELTA = 1e-18  # A delta smaller than that of any claim.
+READ_ROUNDING = 1 + 1e-9  # Factor for the relative error of the floats that are read.
 
 
-def from_pld(distribution: Any, source: str, points: int = POINTS) -> ProfilePoints:
+def from_pld(distribution: Any, source: str, points: int = PROFILE_POINTS) -> ProfilePoints:
     """The declaration of a mechanism whose privacy loss distribution another tool computed.
 
     ``distribution``: dp_accounting's PrivacyLossDistribution, or any object whose
@@ -44,13 +45,13 @@ def from_pld(distribution: Any, source: str, points: int = POINTS) -> ProfilePoi
             raise InvalidParameter(f"delta {answer} at epsilon {epsilon}: expected one in [0, 1)")
         return answer
 
-    last, far_delta = 1.0, delta(FAR)
-    while last < FAR and delta(last) > max(FAINT, far_delta * ROUNDING):
+    last, far_delta = 1.0, delta(MAX_EPSILON)
+    while last < MAX_EPSILON and delta(last) > max(LEAST_DELTA, far_delta * READ_ROUNDING):
         last *= 2
     epsilons = [last * k / (points - 1) for k in range(points)]
     points_below: list[tuple[Fraction, Fraction]] = []
     least = 1.0
     for epsilon in epsilons:
-        least = min(least, delta(epsilon) * ROUNDING)
+        least = min(least, delta(epsilon) * READ_ROUNDING)
         points_below.append((Fraction(epsilon), Fraction(least)))
     return ProfilePoints(tuple(points_below), source=source)

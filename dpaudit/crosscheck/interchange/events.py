@@ -13,14 +13,20 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
-from dpaudit.crosscheck.interchange.kinds import NORMS, NOTHING, OBSTACLES, Kind, stated_over
+from dpaudit.crosscheck.interchange.kinds import (
+    NOTHING,
+    OBSTACLES,
+    SENSITIVITY_IN_NORMS,
+    Kind,
+    stated_over,
+)
 from dpaudit.crosscheck.interchange.rows import MODULE, ROWS, WITHOUT_EVENT, Row, Write
 from dpaudit.errors import DpauditError, InvalidParameter, Unsupported
 from dpaudit.families.composition import Repeat
 from dpaudit.nodes import Node, find_path, postorder
 from dpaudit.scope import LONGEST, Adjacency, choose
 
-DEEPEST = 100  # levels of nesting of an event
+MAX_NESTING = 100  # Levels of nesting of an event.
 MOST_EVENTS = 10_000  # rounds of a Repeat with an index that are written one by one
 WHOSE = ("module_name", "class_name")  # of an event that is a named tuple
 
@@ -41,8 +47,8 @@ def from_dp_event(event: Any, adjacency: Adjacency | str) -> Node:
     path inside the event.
     """
     chosen = choose(Adjacency, adjacency, "adjacency")
-    node = Reader(chosen, NORMS[chosen], _opened(event).name).read(event)
-    return stated_over(node, NORMS[chosen])
+    node = Reader(chosen, SENSITIVITY_IN_NORMS[chosen], _opened(event).name).read(event)
+    return stated_over(node, SENSITIVITY_IN_NORMS[chosen])
 
 
 @dataclass(frozen=True)
@@ -106,8 +112,8 @@ class Reader:
 
     def _read(self, event: Any) -> Node:
         opened = _opened(event)
-        if self.depth > DEEPEST:
-            raise InvalidParameter(f"{opened.name}: events nested deeper than {DEEPEST}")
+        if self.depth > MAX_NESTING:
+            raise InvalidParameter(f"{opened.name}: events nested deeper than {MAX_NESTING}")
         row = BY_EVENT.get(opened.name) if opened.module == MODULE else None
         if row is None:
             why = OBSTACLES.get(opened.name, "not an event of dp-accounting 0.6")
@@ -132,7 +138,7 @@ def to_dp_event(node: Node, adjacency: Adjacency | str) -> Any:
     ``MOST_EVENTS`` different rounds of one Repeat; InvalidParameter for a number no float can hold.
     """
     chosen = choose(Adjacency, adjacency, "adjacency")
-    return event_over(node, NORMS[chosen], chosen)
+    return event_over(node, SENSITIVITY_IN_NORMS[chosen], chosen)
 
 
 def event_over(node: Node, norms: int, adjacency: Adjacency) -> Any:

@@ -19,7 +19,7 @@ from dpaudit.storage.files import write_atomically
 FORMAT = "dpaudit declaration 1"
 LARGEST_FILE = 64 * 2**20  # bytes of a declaration
 MOST_NODES = 200_000  # nodes of a declaration
-DEEPEST = 2_000  # levels of nesting of a declaration
+MAX_NESTING = 2_000  # Levels of nesting of a declaration.
 
 
 def save_declaration(node: Node, path: Path | str) -> None:
@@ -41,7 +41,7 @@ def load_declaration(path: Path | str) -> Node:
     """The declaration in a file that :func:`save_declaration` wrote.
 
     Errors: InvalidParameter for a file that is missing, too large, not JSON, of another format,
-    nested deeper than ``DEEPEST``, or that holds anything but node types known here.
+    nested deeper than ``MAX_NESTING``, or that holds anything but node types known here.
     """
     table = _json(Path(path))
     if not isinstance(table, dict) or table.pop("format", None) != FORMAT:
@@ -72,5 +72,5 @@ def _check_depth(root: Node) -> None:
     depth: dict[int, int] = {}
     for node in postorder(root):
         depth[id(node)] = 1 + max((depth[id(child)] for child in node.children), default=0)
-        if depth[id(node)] > DEEPEST:
-            raise InvalidParameter(f"{root.name}: nested deeper than {DEEPEST}")
+        if depth[id(node)] > MAX_NESTING:
+            raise InvalidParameter(f"{root.name}: nested deeper than {MAX_NESTING}")

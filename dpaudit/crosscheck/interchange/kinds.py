@@ -21,8 +21,8 @@ from dpaudit.families.opaque import NonPrivate
 from dpaudit.nodes import Node, stated_under
 from dpaudit.scope import Adjacency
 
-# Sensitivity, in clipping norms, of a sum of records of at most that norm.
-NORMS = {Adjacency.ADD_REMOVE: 1, Adjacency.ZERO_OUT: 1, Adjacency.REPLACE_ONE: 2}
+# Sensitivity, in clipping norms, of a sum of clipped records.
+SENSITIVITY_IN_NORMS = {Adjacency.ADD_REMOVE: 1, Adjacency.ZERO_OUT: 1, Adjacency.REPLACE_ONE: 2}
 # A declaration that reads no record: each calculus has rules for it without an assumption.
 NOTHING: Node = Repeat(Laplace("no_op", 1), 0)
 NO_NOISE = NonPrivate("noise of scale 0")
@@ -42,7 +42,9 @@ def stated_over(node: Node, norms: int) -> Node:
     """
     if node == NOTHING:
         return node
-    return stated_under(node, *(among for among, moved in NORMS.items() if moved == norms))
+    return stated_under(
+        node, *(among for among, moved in SENSITIVITY_IN_NORMS.items() if moved == norms)
+    )
 
 
 @dataclass(frozen=True)

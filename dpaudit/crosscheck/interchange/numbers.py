@@ -10,7 +10,7 @@ from dpaudit.errors import Unsupported
 from dpaudit.exact import Number, decimal_lower, decimal_upper, exact, is_symbolic, unknowns
 from dpaudit.exact.domains import count, non_negative, rate, refuse
 
-DIGITS = 20  # significant digits of an irrational number that another library gets
+FOREIGN_DIGITS = 20  # Significant digits of an irrational number that is passed to another library.
 
 
 class Rounding(Enum):
@@ -57,7 +57,7 @@ def to_float(value: Number, place: str, rounding: Rounding) -> float:
         raise Unsupported(f"{place} = {str(value)[:80]}: bind its symbols before it leaves dpaudit")
     if is_symbolic(value):
         outward = decimal_lower if rounding is Rounding.DOWN else decimal_upper
-        value = Fraction(outward(value, digits=DIGITS))
+        value = Fraction(outward(value, digits=FOREIGN_DIGITS))
     try:
         nearest = float(value)
     except OverflowError:

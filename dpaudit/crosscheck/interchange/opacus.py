@@ -7,7 +7,13 @@ from fractions import Fraction
 from typing import Any
 
 from dpaudit.accountant.account import Account
-from dpaudit.crosscheck.interchange.kinds import NO_NOISE, NORMS, NOTHING, stated_over, together
+from dpaudit.crosscheck.interchange.kinds import (
+    NO_NOISE,
+    NOTHING,
+    SENSITIVITY_IN_NORMS,
+    stated_over,
+    together,
+)
 from dpaudit.crosscheck.interchange.numbers import (
     Rounding,
     float_above,
@@ -39,7 +45,7 @@ def from_opacus_history(
     Errors: InvalidParameter naming the row for a number that is NaN, infinite, negative or of
     another type, a rate above 1, or a row that is not a triple.
     """
-    norms = NORMS[choose(Adjacency, adjacency, "adjacency")]
+    norms = SENSITIVITY_IN_NORMS[choose(Adjacency, adjacency, "adjacency")]
     if not isinstance(history, (list, tuple)):
         raise InvalidParameter("history: expected a list of (noise_multiplier, sample_rate, steps)")
     node = together([_run(row, f"history[{i}]", norms) for i, row in enumerate(history)])
@@ -68,7 +74,7 @@ def to_opacus_history(
 
     Errors: Unsupported naming the first node that is none of them.
     """
-    norms = NORMS[choose(Adjacency, adjacency, "adjacency")]
+    norms = SENSITIVITY_IN_NORMS[choose(Adjacency, adjacency, "adjacency")]
     rows: list[HistoryRow] = []
     stack: list[tuple[Node, Fraction]] = [(node, Fraction(1))]
     while stack:

@@ -46,8 +46,8 @@ SEARCH = "RepeatAndSelectDpEvent"
 TRUNCATED = "TruncatedSubsampledGaussianDpEvent"
 TREES = (Factorisation.TREE, Factorisation.TREE_HONAKER)  # strategies that are trees
 ROUND_OFF = Fraction(1, 10**9)
-CLOSE = Fraction(1, 2**50)  # of gamma to what the mean says, relative
-STEPS = 2_000  # bisections, beyond the binary places of any float
+GAMMA_WIDTH = Fraction(1, 2**50)  # Relative width to which gamma is found from the mean.
+MAX_BISECTIONS = 2_000  # Bisections: more than any float has binary places.
 
 
 # --- composition ---------------------------------------------------------------------------------
@@ -187,8 +187,8 @@ def _gamma(mean: Fraction, shape: Fraction, path: str) -> Fraction:
     low, high = 1 / (2 * mean), Fraction(1)
     while not runs(low) >= enclose(mean):
         low /= 2
-    for _ in range(STEPS):
-        if high - low <= min(low, 1 - low) * CLOSE:
+    for _ in range(MAX_BISECTIONS):
+        if high - low <= min(low, 1 - low) * GAMMA_WIDTH:
             return low
         middle = (low + high) / 2
         low, high = (middle, high) if runs(middle) >= enclose(mean) else (low, middle)

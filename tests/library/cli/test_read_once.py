@@ -23,7 +23,7 @@ from dpaudit.cli.main import main
 from dpaudit.exact.wire import canonical_bytes
 from dpaudit.releases.publish import write_errata
 from dpaudit.sign import envelope_of, make_keys
-from dpaudit.storage.evidence import DEEPEST, read_once, strict_json
+from dpaudit.storage.evidence import MAX_LEVELS, read_once, strict_json
 from tests.library.cli.bench import Json, forged, pure
 from tests.support.swapped import Swap, swapping
 
@@ -212,7 +212,7 @@ def test_a_file_that_is_none_is_refused_without_waiting(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["{}", '{{"a": {}}}', '[{}, "[[{{\\"[["]'])
 def test_json_is_as_deep_as_is_stated_on_every_machine(form: str) -> None:
     """Brackets in texts are no levels."""
-    levels = DEEPEST - (form != "{}")
+    levels = MAX_LEVELS - (form != "{}")
     deep = form.format("[" * levels + "]" * levels)
     assert strict_json(deep) is not None
     with pytest.raises(ValueError, match="nested too deeply"):

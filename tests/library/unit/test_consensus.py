@@ -168,7 +168,7 @@ def test_the_grid_grows_before_the_memory_does(noise: Any, count: int) -> None:
     """PLD of one Gaussian(0.01) on the usual grid takes minutes, then all memory."""
     interval = oracle._interval(Repeat(Gaussian("gaussian", noise), count))
     mu = math.sqrt(count) / noise
-    assert interval >= oracle.INTERVAL
+    assert interval >= oracle.LEAST_INTERVAL
     assert (mu**2 / 2 + 20 * mu) / interval <= oracle.CELLS_OF_ALL
 
 

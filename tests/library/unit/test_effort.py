@@ -19,7 +19,7 @@ from dpaudit.check.derivation import own_bound
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import maximum, replaced, search, total_over
 from dpaudit.exact.arb import TooManyTerms
-from dpaudit.exact.effort import PER_SECOND, ROUTE, Budget, TooMuch, limited, route, spend
+from dpaudit.exact.effort import PER_SECOND, ROUTE_WORK, Budget, TooMuch, limited, route, spend
 from dpaudit.exact.wire import decode_number, encode_number
 from dpaudit.families.batches import TruncatedPoisson
 from dpaudit.families.batches.rules import chance_of_cut
@@ -117,9 +117,9 @@ def test_a_budget_within_another_is_spent_from_it() -> None:
 
 
 def test_one_step_is_limited_where_nobody_set_a_budget() -> None:
-    spend(ROUTE)
+    spend(ROUTE_WORK)
     with pytest.raises(TooMuch, match=r"dpaudit\.exact\.effort\.limited"):
-        spend(2 * ROUTE)
+        spend(2 * ROUTE_WORK)
 
 
 def test_a_closed_form_is_searched_once() -> None:

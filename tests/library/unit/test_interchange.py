@@ -16,7 +16,7 @@ from dp_accounting import dp_event as d
 
 import dpaudit as dp
 from dpaudit.crosscheck.interchange import from_dp_event, to_dp_event
-from dpaudit.crosscheck.interchange.events import DEEPEST
+from dpaudit.crosscheck.interchange.events import MAX_NESTING
 from dpaudit.crosscheck.interchange.kinds import NO_NOISE, NOTHING
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.families.additive import Gaussian, Laplace
@@ -315,10 +315,10 @@ def test_an_unknown_adjacency_is_refused() -> None:
 
 def test_shared_events_are_read_once() -> None:
     event: Any = GAUSSIAN
-    for _ in range(DEEPEST - 1):
+    for _ in range(MAX_NESTING - 1):
         event = d.ComposedDpEvent([event, event])
     node = from_dp_event(event, "add_remove")
-    assert len(list(postorder(node))) == DEEPEST
+    assert len(list(postorder(node))) == MAX_NESTING
     written = to_dp_event(node, "add_remove")
     assert written.events[0] is written.events[1]
 

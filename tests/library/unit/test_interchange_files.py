@@ -200,7 +200,7 @@ def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("limit", "value", "word"),
-    [("LARGEST_FILE", 100, "bytes"), ("MOST_NODES", 19, "nodes"), ("DEEPEST", 19, "deeper")],
+    [("LARGEST_FILE", 100, "bytes"), ("MOST_NODES", 19, "nodes"), ("MAX_NESTING", 19, "deeper")],
 )
 def test_files_have_limits(
     limit: str, value: int, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -215,5 +215,5 @@ def test_files_have_limits(
 
 def test_what_could_not_be_loaded_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(InvalidParameter, match="deeper"):
-        save_declaration(deep(files.DEEPEST + 1), tmp_path / "declaration.json")
+        save_declaration(deep(files.MAX_NESTING + 1), tmp_path / "declaration.json")
     assert list(tmp_path.iterdir()) == []
