@@ -103,7 +103,7 @@ class ReplayTask:
         )
 
     def _kept(self, output: Any, output_of_best: Any) -> tuple[str, ...]:
-        """The runs of a search that its output shows besides the best one."""
+        """Findings where a search's output depends on runs other than the best one."""
         if not any(isinstance(node, SEARCHES) for node in postorder(self.declaration)):
             return ()
         return () if same_output(output, output_of_best) else (KEPT_RUNS,)
@@ -145,7 +145,7 @@ def _row(
 
 
 def unused_releases(sampler: Sampler) -> list[str]:
-    """One line for each label of which a trial made fewer releases than are declared."""
+    """One line for each label with fewer releases in some trial than are declared."""
     lines = []
     for label, (declared, low, high) in sampler.entitlements.counts().items():
         if (low, high) != (declared, declared):
@@ -170,11 +170,10 @@ def attack(
 ) -> Attacked:
     """Run a suite: ``trials`` test trials a side, and a fifth as many for training.
 
-    ``observe``: what the attacker sees, where that is less than the transcript: labels of
-    releases, or a function of the program's output (see :mod:`dpaudit.audit.observed`).
-    ``error`` is the false-alarm rate of the statistical conformance checks together;
-    ``implementation`` the digests of the sources by name: a batch stored under other sources is
-    not taken for one of these.
+    ``observe``: the attacker's view, if it is less than the transcript: labels of releases, or a
+    function of the program's output (see :mod:`dpaudit.audit.observed`).  ``error``: false-alarm
+    rate of all statistical conformance checks together.  ``implementation``: digests of the source
+    files by name; batches stored for other sources are not reused.
     Errors: InvalidParameter where the audited program declares something else than the mechanism,
     or the data sets are neighbours under another adjacency.
     """
@@ -289,9 +288,9 @@ def _words(ordered: list[Mapping[str, Any]], name: str) -> list[str]:
 def _scores(results: Mapping[tuple[int, ...], Mapping[str, Any]]) -> dict[tuple[int, int], Array]:
     """Scores by part and side, rounded so that an atom of their law is not split by float noise.
 
-    A log-likelihood ratio with atoms (Laplace) comes out a few units in the last place apart on the
-    two data sets: a leak of floating point, not of the mechanism, that would raise false alarms.
-    Infinite scores become finite: no threshold lies between two infinities.
+    A log-likelihood ratio with atoms (Laplace noise) may differ by a few units in the last place
+    between the two data sets.  That comes from floating point, not from the mechanism, and would
+    raise false alarms.  Infinite scores become finite, so that thresholds can lie between them.
     """
     return {
         (part, side): tidy(
@@ -308,7 +307,7 @@ def _residuals(ordered: list[Mapping[str, Any]]) -> dict[str, Array]:
     numbers = 0
     for row in ordered:
         residuals = {str(k): row[f"residuals_{i}"] for i, k in enumerate(row["labels"][0])}
-        # Whether a batch is taken is settled before its size is seen, which depends on its noise.
+        # A batch's size depends on its noise, so whether the batch is taken is decided before.
         if numbers > RESIDUAL_NUMBERS:
             break
         gathered.append(residuals)
@@ -324,8 +323,8 @@ def _residuals(ordered: list[Mapping[str, Any]]) -> dict[str, Array]:
 def padded(parts: Sequence[Array | None], trials: Sequence[int]) -> Array:
     """Batches of one label, (trials, uses, d) each, as one array: NaN where a batch had fewer.
 
-    How many uses there are, and how wide they are (a selection's candidates), can depend on what
-    was released, and so differ from batch to batch.
+    The number of uses and their width (a selection's candidates) can depend on released values, so
+    they may differ between batches.
     """
     shapes = [part.shape for part in parts if part is not None]
     uses, width = (max(shape[axis] for shape in shapes) for axis in (1, 2))

@@ -75,7 +75,7 @@ def run_independently(
     certified: int,
     together: int = BATCH_TRIALS,
 ) -> Results:
-    """Run the batches of one audit; one trial each where trials of a run would share a coin.
+    """Run the batches of one audit, with one trial a batch if trials would share public coins.
 
     Bounds count trials as independent, and a public order of the records is drawn once a run.
     """

@@ -1,6 +1,6 @@
 """Secret batches in an audit: how they were drawn, and the noise of what was released on them.
 
-No replay knows which records were in a batch, so a sampler that notes it takes its place.
+A replay cannot know which records a secret batch holds; a sampler that notes them is used instead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dpaudit.nodes.registry import load
 
 
 def sampler_of(declaration: Node) -> type[Sampler]:
-    """The sampler of an audit's training part: one that notes batches and noise that is hidden."""
+    """The sampler of an audit's training trials, which notes secret batches and hidden noise."""
     if not any(draws_batches(node) or _hides(node) for node in postorder(declaration)):
         return Sampler
     from dpaudit.audit.graybox.watch import Watched

@@ -85,7 +85,7 @@ def run_batches(
     store: AuditStore | None = None,
     progress: Progress | None = None,
 ) -> dict[Key, Arrays]:
-    """Arrays of every batch, in the order of ``batches``, whoever computes them and when.
+    """Arrays of every batch, in the order of ``batches``, independent of ``jobs``.
 
     Batches found in ``store`` with the right number of trials are taken from it; the others are
     run and stored one by one as they finish, so that an interrupted run resumes.  ``jobs`` = 1

@@ -36,9 +36,9 @@ Fit = Callable[[Mapping[str, Array], Mapping[str, Array]], Score]
 class GaussianScore:
     """The log-likelihood ratio of two normal laws fitted to features of either side, (trials, k).
 
-    The optimal score where the features are normal (quadratic discriminant analysis), some score
-    anywhere else: a bound from test trials is valid for any.  Covariances are shrunk towards their
-    diagonal by k over the trials, so that few trials do not make a direction look noiseless.
+    It is optimal if the features are normal (quadratic discriminant analysis); a bound from test
+    trials is valid for any score.  Covariances are shrunk towards their diagonal by k over the
+    number of trials, so that no direction looks noiseless by chance.
     Source: Friedman (1989), regularised discriminant analysis.
     """
 
@@ -77,8 +77,8 @@ def attack_features(
 ) -> Attacked:
     """Run a task that returns features, fit a score on training trials, score the others.
 
-    The score sees training trials of both sides only, so a bound from the test scores is valid
-    whatever was fitted.  ``name`` labels the attack.
+    The score is fitted on training trials only, so a bound from the test scores is valid for any
+    fit.  ``name`` labels the attack.
     Errors: as :func:`dpaudit.audit.engine.run_batches`.
     """
     certified = suite.trials if trials is None else trials

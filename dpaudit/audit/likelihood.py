@@ -1,11 +1,11 @@
 """Likelihood audits: bounds from exact likelihoods of a program's own runs, drawn from a proposal.
 
-The curator draws all noise and knows every declared density, so that a rare event need not be seen
-to be bounded: runs are drawn where it is common, and weighted (:mod:`dpaudit.curator.proposal`,
-:mod:`dpaudit.audit.bounds.weighted`).  Such a bound is one on *the program with the declared
-noise*: its queries are the program's own, its noise is what the declaration says.  Whether the
-noise is drawn so is what plain runs and residuals test; where they find anything, no bound of this
-kind is made.
+The curator draws all noise and knows every declared density.  Rare events can therefore be bounded
+by importance sampling: runs are drawn from a proposal under which the event is common, and weighted
+(:mod:`dpaudit.curator.proposal`, :mod:`dpaudit.audit.bounds.weighted`).  The bound is on *the
+program with the declared noise*: the program's queries, with noise as declared.  Plain runs and
+residuals test that the program really draws that noise; if they find a fault, no likelihood bound
+is made.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ RUNS_WITH_PUBLIC_ORDER = 200, 20
 RUNS_PER_CALL = 500  # Runs that are made at once.
 COMPARED_RUNS = 12  # Runs that a second replay reads again, to compare the two.
 MU_DELTA = 1e-6  # at which a proposal for mu is sought
-# At whose epsilons mu is tested: noise modulo a number has no rare losses as large as those of the
-# Gaussian noise that is as loud at common ones.
+# Further deltas at whose epsilons mu is tested: noise modulo a number has smaller rare losses than
+# Gaussian noise with the same common losses.
 MU_DELTAS = (MU_DELTA, 1e-4, 1e-2)
 LARGEST_BAND_DELTA = 0.1  # of a confidence band, which ends at the smallest delta that is sought
 FIRST_SHIFT = 1.0  # First shift of a proposal, in standard deviations of noise.
@@ -79,7 +79,7 @@ class Wanted:
 
     @classmethod
     def of(cls, claims: Sequence[Claim]) -> list[Wanted]:
-        """The bounds that claims of these measures ask for, each once; small deltas first."""
+        """The bounds needed for claims of these measures, each once; small deltas first."""
         wanted: dict[Wanted, None] = {}
         for claim in claims:
             node = claim.guarantee
@@ -116,7 +116,7 @@ class Wanted:
         ]
 
     def value(self, sought: Sought, tested: float) -> float:
-        """The number from what was tested, rounded down."""
+        """The wanted number that follows from the tested one, rounded down."""
         if self.number == "mu":
             return mu_of_delta(sought.at, tested) * ROUND_DOWN
         return tested / sought.at * ROUND_DOWN if self.number == "rho" else tested
@@ -232,8 +232,8 @@ class Tried:
     def centred(self) -> Proposal:
         """The shift at which losses are about as large as the epsilon that the pilot estimates.
 
-        Gaussian noise at distance m has a loss of mean (shift + 1/2) m^2 and variance m^2: the mean
-        says more of m where it is more than a few of its own errors.
+        Gaussian noise at distance m has a loss of mean (shift + 1/2) m^2 and variance m^2.  The
+        mean estimates m better if it exceeds its standard error; else the variance is used.
         """
         losses, lean = self.pilot.losses, (1 - self.proposal.plain) * self.proposal.shift + 0.5
         spread = float(losses.std())
@@ -263,8 +263,8 @@ def likelihood_audit(
     """Bounds of a program's runs on a pair of data sets in the measures of its claims.
 
     A pilot of at most a dozen short runs chooses the data set to run, the proposal and the bets;
-    ``runs`` fresh ones are counted.  ``index`` keeps its draws apart from other audits'.
-    Never an error of the program's: a likelihood that is not exactly known is said to be none.
+    ``runs`` fresh ones are counted.  ``index`` separates its random streams from other audits'.
+    Errors of the program are not raised: if likelihoods are not known exactly, ``why_not`` says so.
     """
     nothing = Likely(neighbours, program, seed)
     wanted = Wanted.of(claims)
@@ -330,7 +330,7 @@ class Search:
         return Tried(side, proposal, pilot, sure, aim.estimate(pilot))
 
     def _again(self, tried: Tried) -> Tried:
-        """With as many runs more: of the best of several pilots each was lucky, in part."""
+        """The pilot with as many runs again: the best of several pilots is partly lucky."""
         more = self._try(tried.side, tried.proposal).pilot
         both = (
             np.concatenate(pair)
@@ -344,8 +344,8 @@ class Search:
     def search(self) -> Tried:
         """The best of a few pilots on either data set.
 
-        Pilots are ranked by what their own runs would bound: an estimate that rests on one heavy
-        run was lucky, and one that met no rare event is low.  The best go on with more runs each.
+        Pilots are ranked by the bound that their own runs give, which is low if the estimate rests
+        on one heavy run or if no rare event was met.  The best are continued with more runs.
         """
         starts = [Proposal(FIRST_SHIFT)]
         if self.sampled:
@@ -355,7 +355,7 @@ class Search:
         for side in (FIRST, SECOND):
             tried = [self._try(side, start) for start in starts]
             while not _best(tried).estimate > 0 and tried[-1].proposal.shift < MOST_SHIFT:
-                # No rare event was met: a rare choice among others needs a longer shift.
+                # No rare event was met: a branch of low probability may need a larger shift.
                 tried.append(self._try(side, tried[-1].farther()))
             for _ in range(0 if self.sampled else 2):
                 tried.append(self._try(side, _best(tried).centred()))
@@ -381,7 +381,7 @@ class Search:
 
         def promise(sought: Sought) -> tuple[float, ...]:
             # Bounds from the pilot's own runs are ranked first: a divergence that rests on one
-            # heavy run as many as are counted promise too much.  A delta is no divergence.
+            # heavy run is overestimated.  A delta is not.
             numbers = (self.runs,) if sought.number == "delta" else (len(pilot), self.runs)
             return tuple(
                 wanted.value(sought, Bet.of(pilot, sought, runs, error).promise(pilot, runs))
@@ -407,7 +407,7 @@ class Search:
             sought = Sought("epsilon", float(delta))
             bet = Bet.of(best.pilot, sought, self.runs, self.errors[0] / BAND_POINTS)
             epsilon = bet.lower(counted) * ROUND_DOWN
-            # One that a larger delta surpasses says nothing.
+            # A point is redundant if a larger delta has at least its epsilon.
             if epsilon > (points[-1].epsilon if points else 0.0):
                 points.append(BandPoint(epsilon, delta, bet))
         return tuple(points)

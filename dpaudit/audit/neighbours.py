@@ -59,7 +59,7 @@ class Neighbours:
 
 
 def differing(a: Records, b: Records) -> int:
-    """How many records of two data sets of one size differ: in a value, or in being there."""
+    """The number of records that differ, in value or presence, between data sets of one size."""
     rows = (_bits(a) != _bits(b)).any(axis=1)
     return int(np.count_nonzero((rows & (a.present | b.present)) | (a.present != b.present)))
 

@@ -160,8 +160,8 @@ def attack_observed(
     over ``draws`` runs in which the unseen releases are drawn as declared; exact where the seen
     releases do not depend on the unseen ones.  A function ``output -> (trials, ...)``, such as
     ``lambda trained: trained.last``: two normal laws fitted on training trials.  Either score is
-    a function of what is seen and of coins of its own, and test trials are fresh: bounds from
-    them are valid whatever the score is worth.
+    a function of the observed values and of its own coins, and test trials are fresh, so bounds
+    are valid even if the score is poor.
     Errors: InvalidParameter for no label, one that is not declared, fewer than 1 draw, or an
     output of another shape; Diverged where the unseen decides which releases are made, or in
     which trials; otherwise as :func:`dpaudit.audit.attack.attack`.

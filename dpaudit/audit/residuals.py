@@ -215,7 +215,7 @@ def _coordinates(array: FloatArray) -> _Test:
     rows = array[:, :, :MAXIMUM_COLUMNS].reshape(-1, min(array.shape[2], MAXIMUM_COLUMNS))
     rows = np.nan_to_num(rows[: _affordable(rows.shape[1])])
     products = rows.T @ rows
-    # Coordinates are drawn together, so any one may be taken as drawn after another.
+    # Coordinates are drawn together, so either of a pair may be treated as the later one.
     squares = np.broadcast_to(np.diag(products), products.shape)
     names = [str(index) for index in range(rows.shape[1])]
     return _worst_pair(products, squares, names)
@@ -313,7 +313,7 @@ def _slope_log_p(product: npt.ArrayLike, squares: npt.ArrayLike) -> FloatArray:
 
 
 def _pooled(array: FloatArray) -> tuple[FloatArray, bool]:
-    """Residuals that are on, and whether all are: then their number says nothing of the noise."""
+    """Residuals that are on, and whether all are: their number is then independent of the noise."""
     values = array.reshape(-1)
     on = ~np.isnan(values)
     return (values, True) if on.all() else (values[on], False)

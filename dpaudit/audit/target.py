@@ -25,8 +25,8 @@ RENYI = "renyi_epsilon"
 class Target:
     """The claim under test: ``claimed`` is its number, ``measure`` the number's name.
 
-    ``region``: the pairs of event probabilities that it allows; ``family``: those that the same
-    claim of another number does.  How events are tested is said by those who choose them.
+    ``region``: the pairs of event probabilities that it allows.  ``family``: the region of the same
+    claim with another number.
     """
 
     guarantee: Node

@@ -102,10 +102,10 @@ def judge(rulings: Iterable[Ruling]) -> Ruling:
 class Lower:
     """A lower bound from one audit in a claim's measure.
 
-    ``shown`` holds at 95%, ``decisive`` at the run's decision error.  ``family`` is not empty where
-    the bound holds only if the mechanism belongs to that family: such a bound gates nothing.
-    ``counts`` at ``threshold`` and the two rates' upper bounds are its witness; ``pooled``: these
-    are of all errors together, as was settled on the training trials.
+    ``shown`` holds at 95%, ``decisive`` at the run's decision error.  ``family``: if not empty, the
+    bound holds only for mechanisms of that family, and decides no verdict.  ``counts`` at
+    ``threshold`` and the upper bounds of the two error rates are its witness.  ``pooled``: both
+    kinds of errors are counted together; that is chosen on the training trials.
     """
 
     measure: str
@@ -170,7 +170,7 @@ def bounds_of(claims: Sequence[Claim]) -> int:
 def lens(attacked: Attacked, budget: DecisionBudget) -> Lower | None:
     """The GDP lens at the suite's fixed threshold; None if the implementation stopped.
 
-    Errors are pooled or not, as the training trials promise more.
+    Errors are pooled if the training trials predict a larger bound that way.
     """
     if attacked.test is None:
         return None
@@ -218,8 +218,8 @@ def raw(attacked: Attacked, budget: DecisionBudget, delta: Fraction) -> Lower | 
 def lower_for(claim: Claim, lens_bound: Lower | None, raw_bound: Lower | None) -> Lower | None:
     """The audit's bound in the claim's own measure, free of any family assumption.
 
-    Where two error rates bound the claimed number, they are those of the lens' threshold, which
-    nobody chose by looking at the test trials.
+    If two error rates bound the claimed number, those at the lens' threshold are used: it was
+    chosen without the test trials.
     """
     measure = measure_of(claim.guarantee)
     if measure is None or measure.from_rates is None or lens_bound is None:
@@ -303,11 +303,10 @@ def judge_program(
 ) -> Judged:
     """The verdict on one claim; the gravest finding decides, and its reason is given.
 
-    ``others``: bounds that are not shown as the program's, but decide: of other data sets, or of a
-    stand-in with the same declaration.  ``findings``: of the conformance checks, of the program's
-    and of an audit's.
-    ``more``: what else the runs said of it.
-    ``on_trust``: the outcome rests on a number that the checker cannot confirm; ``unexamined``:
+    ``others``: bounds from other data sets, or from a stand-in with the same declaration; they
+    count for the verdict but are not shown as the program's.  ``findings``: of the conformance
+    checks of the program and of its audit.  ``more``: further rulings from the runs.
+    ``on_trust``: the outcome rests on a number that the checker cannot confirm.  ``unexamined``:
     parts of the program that its examination did not reach.
     """
     claim = checked.claim
@@ -334,7 +333,7 @@ def judge_program(
 def _by_bounds(
     checked: Checked, account: Account, shown: Sequence[tuple[str, Lower | None, Lower | None]]
 ) -> Iterator[Ruling]:
-    """A bound above the claim refutes it; one above the account says that something is wrong."""
+    """A bound above the claim refutes it; one above the accounted value raises an alarm."""
     for name, lower, lens_bound in shown:
         if lower is not None and exceeds(lower, checked.claim.value):
             yield Ruling(
@@ -362,8 +361,8 @@ def _by_bounds(
 def by_likelihoods(checked: Checked, likely: Sequence[Likely]) -> Iterator[Ruling]:
     """As by plain runs: bounds on the program with the declared noise, for which a claim is made.
 
-    None is made where a conformance check of the program is broken, so that one above the account
-    says that program, account or likelihood is wrong.
+    Such bounds are made only if all conformance checks of the program held.  A bound above the
+    accounted value then shows that program, account or likelihood is wrong.
     """
     for audit in likely:
         lower = audit.lower(checked.claim)

@@ -87,9 +87,9 @@ def resumed(
 ) -> dict[Key, Kind]:
     """Every task's result, in the order of ``tasks``: what is kept is taken, the others are run.
 
-    ``results``: runs tasks, giving each with its result as it finishes (:func:`finished`, say).
-    ``take``: sees every result, kept or new, and may refuse it before it is kept.  ``report``: sees
-    all that is done, at the start and after every task.
+    ``results``: runs tasks and yields each with its result when it finishes, as :func:`finished`.
+    ``take``: is called with every result, stored or new, and may refuse it before it is stored.
+    ``report``: is called with all finished tasks, at the start and after every task.
     """
     done: dict[Key, Kind] = {}
 
