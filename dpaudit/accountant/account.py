@@ -97,10 +97,10 @@ class Bound:
     def shortfall(self) -> str:
         """Where the ends are further apart than asked: what was reached, and what more would cost.
 
-        Widths shrink with the square of a grid's step and of a series' smoothing, so that a width
-        smaller by k takes sqrt(k) times the time at least; how near floats and the largest grids
-        come is seen by asking for less.  Where the pair that decides from above is none that is
-        reached, the gap is one between theorems.
+        The width of an interval shrinks with the square of a grid's step and of a series'
+        smoothing, so a width smaller by k takes at least sqrt(k) times as long, as far as floats
+        and the largest grids allow.  If the pair that gives the upper bound is not known to be
+        attained, the gap is between two theorems, and no width closes it.
         """
         if self.asked is None or self.width <= self.asked:
             return ""
@@ -137,7 +137,7 @@ class Bound:
 
     @property
     def _unreached(self) -> Pair | None:
-        """The pair that decides from above, where no data are known to reach it."""
+        """The pair that gives the upper bound, if no data are known to attain it."""
         step, losses = self.step, self._losses
         if step is None or losses is None:
             return None
@@ -154,7 +154,7 @@ class Bound:
 
     @property
     def _undrawn(self) -> str:
-        """How to declare that undrawn records of Gaussian samples add zero; else no text."""
+        """Advice to declare that undrawn records of Gaussian samples add zero, if it applies."""
         steps = self.step.walk() if self.step else []
         samples = (
             s for s in steps if s.rule == IN_A_SAMPLE and s.node.parameters["undrawn"] is None
@@ -174,7 +174,7 @@ class Bound:
         return near if Fraction(near) >= self.upper else math.nextafter(near, math.inf)
 
     def __format__(self, spec: str) -> str:
-        """The upper end, rounded upward to the digits that are asked for; all of it without any."""
+        """The upper end, rounded upward to the digits of ``spec``; unrounded without digits."""
         if not spec:
             return str(self)
         if is_infinite(self.upper):
@@ -293,7 +293,7 @@ class Account:
         return self.node.head.replace("()", f"({inside})") if inside else self.node.head
 
     def _opened(self) -> list[tuple[Fraction, str]]:
-        """Deltas that were asked about, and what was answered; nothing new is computed."""
+        """Each delta asked about so far, with the answer; computes nothing."""
         return [
             (delta, f"at most {decimal_upper(step.value[0], SHOWN_DIGITS)}")
             for delta, step in sorted(self._best.items(), reverse=True)
@@ -357,8 +357,8 @@ class Account:
     def approximate(self, delta: object) -> Step:
         """The smallest certified epsilon at ``delta`` over all routes; value (epsilon, delta).
 
-        A Gaussian route that is attained is exact, and the only one asked.  A two-sided profile
-        makes Renyi routes needless.
+        An attained Gaussian route is exact, so no other is computed.  After a two-sided profile,
+        Renyi routes are skipped.
         Errors: InvalidParameter for delta outside [0, 1); Unsupported where no calculus covers the
         whole tree.
         """
@@ -396,14 +396,14 @@ class Account:
         return steps
 
     def _is_beaten(self, name: str, delta: Fraction, best: tuple[int, float]) -> bool:
-        """Whether no curve could give less: long sums of orders need not be computed then."""
+        """Whether no Renyi curve can give a smaller epsilon, so that its sums can be skipped."""
         if name != "rdp" or best[0] or math.isinf(best[1]):
             return False
         return Fraction(best[1]) < least_of_renyi(self.step(name), delta)
 
     @cached_property
     def _record(self) -> tuple[Account, Account] | None:
-        """For a group: one record's accounts, a rough one to search delta with and a fine one."""
+        """For a group, the accounts of one record: a coarse one to search delta, and a fine one."""
         if not isinstance(self.node, Group) or is_symbolic(self.node.size) or self.node.size == 1:
             return None
         child, scope = self.node.child, self.scope
@@ -568,7 +568,7 @@ class Account:
         return [(point, by_alpha[point]) for point in points]
 
     def _tradeoffs(self, alphas: Sequence[Fraction]) -> list[Bound]:
-        """At rates below 1, each by the calculus that says the most of it."""
+        """Bounds at rates below 1, each from the calculus that gives the tightest."""
         sides: dict[str, list[tuple[Fraction, Fraction]]] = {}
         refused: list[Unsupported] = []
         for name in self._routes():
@@ -639,7 +639,7 @@ def _number(value: object, place: str) -> Fraction:
 
 
 def _is_tight(step: Step) -> bool:
-    """Whether upper and lower end agree so well that no other route is worth asking."""
+    """Whether the bounds are so close that no other route is worth computing."""
     epsilon = step.value[0]
     if step.lower is None or is_infinite(epsilon):
         return False

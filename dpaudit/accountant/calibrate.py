@@ -1,7 +1,7 @@
 """Calibration: a value of one parameter at which a declaration satisfies a guarantee.
 
-The value returned is checked like any claim; that the guarantee is monotone in the parameter only
-helps the search, and nothing rests on it.
+The value returned is checked like any claim.  The search is faster if the guarantee is monotone in
+the parameter, but its answer does not depend on that.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SECANT_STEPS = 6  # Secant steps before the search falls back to halving.
 
 
 class NoValue(Unsupported):
-    """``holds``: at every power of two that was tried, or at none; None: nothing could be shown."""
+    """``holds``: True if at every power of two tried, False if at none, None if undecided."""
 
     def __init__(self, message: str, *, holds: bool | None) -> None:
         super().__init__(message)
@@ -83,8 +83,8 @@ def calibrate(
 ) -> Calibrated:
     """The best value of the one free symbol of ``declaration``, to ``digits`` significant digits.
 
-    Best: nearest to where the guarantee stops to hold.  A symbol declared integer takes whole
-    numbers.  ``bracket``: ends between which to search (powers of two are tried otherwise).
+    Best: nearest to the value at which the guarantee ceases to hold.  A symbol declared integer
+    takes whole numbers.  ``bracket``: ends of the search; by default powers of two are tried.
     Errors: InvalidParameter where not exactly one symbol is free, or for a bracket that is not two
     numbers in order; Unsupported where no value in the bracket satisfies the guarantee.
 
@@ -145,7 +145,7 @@ class _Problem:
     def checked(self) -> Callable[[Fraction], Checked]:
         """The claim's check at a value, made once a value.
 
-        A value that is not proved is not tried by other routes that could refute it.
+        If a value is not proved, no further routes are computed that might refute it.
         """
 
         def check(value: Fraction) -> Checked:
@@ -164,7 +164,7 @@ class _Problem:
     def whole(self) -> Callable[[Fraction], Checked]:
         """Checks by an account with attained bounds, which may differ slightly from the search's.
 
-        Where the fold that decides is the same there, so is the answer.
+        If the deciding derivation is the same in both accounts, so is the answer.
         """
 
         def check(value: Fraction) -> Checked:
@@ -213,7 +213,7 @@ class _Problem:
         return float(enclose(self.claim.value).mid())
 
     def holds(self, value: Fraction) -> bool:
-        """Whether the guarantee holds at a value; at a coarse width where that shows it."""
+        """Whether the guarantee holds at a value, by a coarse interval if that decides."""
         lower, upper = self.rough(value)
         if upper <= 0 or lower > 0:
             return upper <= 0
@@ -288,7 +288,7 @@ def _powers(problem: _Problem) -> tuple[Fraction, Fraction]:
 
 
 def _exponents(problem: _Problem, way: Fraction) -> Sequence[int]:
-    """Accounts of little noise take long, those of much do not."""
+    """Exponents to try.  Accounts with little noise are slow, so steps are short only there."""
     return range(1, LARGEST_POWER) if way < 1 or problem.symbol.is_integer else DOUBLINGS
 
 
@@ -307,9 +307,9 @@ def _no_power(
 def _halved_powers(problem: _Problem) -> tuple[Fraction, Fraction] | None:
     """Neighbouring powers of two between which a claim of 0 begins to hold, by bisection.
 
-    The distance to such a claim gives no hint of where it holds, so the outermost powers are asked
-    first: if neither will do, as for a tiny delta, that is known at once.  None where the outermost
-    ones are no valid parameters.
+    The distance to such a claim does not tell where it holds, so the outermost powers are tried
+    first: if both fail, as for a tiny delta, the search ends at once.  Returns None if the
+    outermost powers are not valid parameters.
     """
     two = Fraction(2)
     low, high = (
@@ -331,10 +331,10 @@ def _halved_powers(problem: _Problem) -> tuple[Fraction, Fraction] | None:
 
 
 def _nearer(problem: _Problem, value: Fraction) -> bool:
-    """Whether the bound at a value is nearer to what is claimed than at 1, where it has to move.
+    """Whether the bound at a value is nearer to the claim than the bound at 1.
 
-    No value is nearer that is no parameter, such as a sampling rate above 1; where 1 is none
-    either, larger values are tried first.
+    False for a value outside the parameter's domain, such as a sampling rate above 1.  If 1 is
+    outside too, larger values are tried first.
     """
     try:
         at_one = problem.rough(Fraction(1))[1]
@@ -442,7 +442,7 @@ def _short(logarithm: float) -> Fraction:
 def _stepped(
     proved_at: Callable[[Fraction], bool], root: float, digits: int, away: int
 ) -> tuple[Fraction, Fraction]:
-    """Neighbouring decimals near the root, the first of which is proved and the second is not.
+    """Neighbouring decimals near the root: the guarantee is proved at the first, not at the second.
 
     ``away``: the direction, 1 or -1, in which the guarantee gets easier.
     """

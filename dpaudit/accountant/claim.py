@@ -60,10 +60,10 @@ class Claim:
 
     ``guarantee`` is a PureDP, ApproxDP, ZCDP, RenyiDP or GDP node; ``by`` names who states it;
     ``reading`` says how an ambiguous phrase is read (each reading is a claim of its own);
-    ``ranges`` gives (lower, upper) ends for symbols, inclusive, over which it is stated; a symbol
-    without one stands for everything its assumptions allow, and a range of a function of a round,
-    T(k), is one of every round.  ``states``: what whoever states it states, for which parameters,
-    and which of them were chosen here; no check reads it.
+    ``ranges`` gives inclusive (lower, upper) ends for symbols; a symbol without a range stands for
+    every value that its assumptions allow, and a range for a function of the round, T(k), holds for
+    every round.  ``states``: a note on the original statement, its parameters, and which of them
+    were chosen here; no check reads it.
 
     >>> import dpaudit as dp
     >>> claim = dp.Claim(dp.ApproxDP("0.9", "1e-6"), by="the paper")
@@ -196,7 +196,7 @@ class Checked:
 
 
 def _compare(claim: Claim, step: Step, upper: Number) -> Checked:
-    """Proved where the upper bound is below the claim, refuted where what is reached is above."""
+    """Proved if the upper bound is at most the claim, refuted if an attained value is above it."""
     refused = _unusable(claim, step, upper)
     if refused is not None:
         return refused
@@ -218,7 +218,7 @@ def _compare(claim: Claim, step: Step, upper: Number) -> Checked:
 
 
 def _exceeding(upper: Number, reached: Number) -> str:
-    """The upper bound where it is what is reached, to a millionth; else what is reached."""
+    """The upper bound if it is attained up to a millionth, else the attained value."""
     if is_symbolic(reached) or is_symbolic(upper) or upper <= reached * (1 + TIGHT_RATIO):
         return _show(upper)
     return f"at least {decimal_lower(reached, digits=6)}"
@@ -236,7 +236,7 @@ def _unusable(claim: Claim, step: Step, upper: Number) -> Checked | None:
 
 
 def _beyond(claim: Claim, step: Step) -> Checked | None:
-    """Refuted, without a finite guarantee, where some number that is reached is above the claim."""
+    """Refuted without a finite guarantee, if some attained number is above the claim."""
     if step.lower is None or is_infinite(step.lower):
         return None
     values = _where(Difference(step.lower, claim.value), claim, step, FIRST_POINTS)
@@ -271,7 +271,7 @@ def _show(value: Number) -> str:
 
 
 def _check_approximate(claim: Claim, account: Account) -> Checked:
-    """By the number at this delta; where symbols leave none, by the closed forms of each calculus.
+    """By epsilon at this delta; if symbols leave no number, by the closed forms of each calculus.
 
     Errors: Unsupported where no calculus covers the declaration.
     """
@@ -319,7 +319,8 @@ def _symbolic_folds(account: Account) -> list[Step]:
 def _of_symbols(claim: Claim, folded: list[Step]) -> Checked:
     """Proved or refuted by the first fold that decides it; unproved where none does.
 
-    Only the last, the exact curve where there is one, refutes; what it refutes nothing proves.
+    Only the last fold can refute (the exact curve, if there is one); a claim that it refutes is
+    proved by no other fold, so those are not computed.
     """
     last = _DECIDE[CALCULI[folded[-1].calculus].measure.with_symbols](claim, folded[-1])
     if last.outcome is Outcome.REFUTED:
@@ -337,7 +338,7 @@ def _by_pairs(claim: Claim, step: Step) -> Checked:
 
 
 def _by_moments(claim: Claim, step: Step) -> Checked:
-    """rho a + log(1/delta) / (a - 1) at the best order a; and at the one that makes the last half.
+    """rho a + log(1/delta) / (a - 1), at the best order a and at that where the last term is half.
 
     Source: Bun, Steinke 2016, Proposition 1.3; Mironov 2017, Proposition 3.
     """
@@ -414,7 +415,7 @@ def _where(
 
 
 def _is_valid(node: Node, claim: Claim, values: Mapping[Any, Fraction]) -> bool:
-    """Whether all parameters are in their domains, whatever the symbols that are left stand for."""
+    """Whether all parameters are in their domains for every value of the remaining symbols."""
     try:
         bound = [*postorder(node.bind(values)), claim.guarantee.bind(values)]
     except InvalidParameter:

@@ -28,7 +28,7 @@ from dpaudit.measures.convert import to_approx
 if TYPE_CHECKING:
     from dpaudit.accountant.account import Account
 
-# A record's delta is found to this much, of which epsilon depends by a logarithm.
+# Relative precision of one record's delta; epsilon depends on its logarithm only.
 SHARE_OF_DELTA = Fraction(99, 100)
 MAX_SHARES = 40  # Shares of delta that are tried before the route by steps gives no bound.
 # Epsilons at which a group's delta may be smaller than at the epsilon asked for.
@@ -41,8 +41,8 @@ def in_steps(node: Any, delta: Fraction, rough: Account, fine: Account) -> Step 
 
     ``rough``, ``fine``: one record's account, to look for its delta' and to answer at it.  With
     S(e) = sum_i exp(i e), i = 0..k-1, delta' S(epsilon(delta')) is to be at most delta.  As
-    epsilon falls where delta' grows, delta / S(epsilon(delta')) is no less than the largest such
-    delta' wherever delta' is none, and the search falls to it from delta / k.
+    epsilon falls as delta' grows, delta / S(epsilon(delta')) is at least the largest valid delta'
+    as long as delta' is not valid: the iteration descends to it from delta / k.
     """
     if delta == 0:
         return None

@@ -45,7 +45,7 @@ def in_plain_words(account: Account, points: Sequence[Point] = ()) -> dict[str, 
     with working_precision():
         end = upper_fraction(enclose(account.step("gdp").value))
         if end is None:
-            return None  # finite, and beyond what any precision tells from infinity
+            return None  # finite, but no precision can distinguish it from infinity
         mu = enclose(end)
         return _words(normal_cdf(mu / 2), _power(mu), lambda prior: mean_posterior(prior, mu))
 

@@ -2,10 +2,9 @@
 
 An observer may ignore releases (post-processing), so a composition is no more private than any
 part of it; this holds for adaptive rounds too, if the same part of each round is ignored.  A lower
-bound of the rest is therefore one of the whole, although the releases that were left out have no
-pairs, or pairs that hold up to a failure probability only.  In a group that is replaced, all
-records but one may be replaced by equal ones.  A search whose score is the same for all runs
-releases any one of them.
+bound of the rest is therefore a lower bound of the whole, even if the releases left out have no
+pairs, or pairs with a failure probability.  In a group that is replaced, all records but one may be
+replaced by equal ones.  A search whose score is the same for all runs may release any of them.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def _without(node: Node, scope: Scope, reached_by_digest: dict[str, Node | None]
 
 
 def _is_reached(node: Node, scope: Scope) -> bool:
-    """Whether both laws are known to be as far apart as some pair."""
+    """Whether the declaration's dominating pairs are attained."""
     profile = CALCULI["profile"]
     if not profile.supports(node, scope):
         return False

@@ -2,8 +2,8 @@
 
 ``sigma`` is what libraries that clip call the noise multiplier: the noise's standard deviation
 over the clipping norm C.  A record that is added or removed moves a clipped sum by C, one that is
-replaced by 2 C, which a declaration's own ``noise_multiplier`` (over the sensitivity) accounts for:
-a recipe's declaration says under which adjacency that is, and is accounted for under no other.
+replaced by 2 C.  A declaration's ``noise_multiplier`` is relative to that sensitivity, so the
+declaration of a recipe states its adjacency, and is refused under every other.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ OPTIONS = (
     "contributions",
     "adjacency",
 )
-# A gradient that is not there, on one of two neighbours: a clipped sum moves by one norm.
+# Adjacencies under which one gradient is present or absent: a clipped sum moves by one norm.
 ABSENT = (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT)
 
 
 @dataclass(frozen=True)
 class Batches:
-    """Records, records a batch, passes, noise over how far a unit moves a clipped sum.
+    """Records, records a batch, passes, and noise relative to a clipped sum's sensitivity.
 
     ``undrawn``: as of :class:`PoissonSampled`; clipped sums are so.
     """

@@ -56,7 +56,7 @@ def added_in(method: str, sums: int) -> Calculus:
 
 
 def power_of(method: str, sums: int) -> int:
-    """To which power a value is taken before it is added; a second one, delta, never is."""
+    """The power to which a value is raised before it is added; deltas are added as they are."""
     sums_of = added_in(method, sums).measure.sums
     return 2 if method == Method.ADVANCED else 1 if sums_of is None else sums_of.power
 

@@ -182,9 +182,9 @@ def open_filter(
     whole privacy profile, as ProfilePoints: (epsilon, delta)-DP at each of its points.
     ``method``: the budget's own by default; an ApproxDP budget can be kept by any of them, a
     profile by gdp (its default), zcdp or rdp: the largest cap that keeps every point.
-    ``orders``: for method rdp: where a curve is kept, or the one order for an ApproxDP budget.  A
-    RenyiCurve is kept there and nowhere else (``OpenFilter.guarantees``): a release may be cheap at
-    all of them, and tell much at a larger one, which is the best of a tiny delta.
+    ``orders``: for method rdp: the orders at which a curve is kept, or the one order for an
+    ApproxDP budget.  A RenyiCurve is kept at these orders only (``OpenFilter.guarantees``): a
+    release may be cheap at all of them and costly at a larger one, which a tiny delta would need.
     Errors: InvalidParameter for anything else, or a budget with symbols; Unsupported where a method
     cannot keep a budget, such as a Filter node's cap at every order.
     """

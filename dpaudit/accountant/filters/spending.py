@@ -160,15 +160,15 @@ def leaves_of(node: Filter) -> tuple[Node, ...]:
 
 
 def has_fixed_noise(leaf: Node) -> bool:
-    """Whether the leaf's own parameters, and no multiplier of a release, say what it costs."""
+    """Whether the leaf's parameters alone fix its charge, without a multiplier per release."""
     return "noise_multiplier" not in leaf.parameters
 
 
 def refuse_excess(node: Filter) -> None:
     """Refuse a filter of leaves with fixed noise that cost more than its cap, each once.
 
-    The noise of each may have been chosen from what was released before it: costs that the past
-    fixes, and that sum to at most the cap, are all that a filter's theorem asks.
+    The noise of each may depend on earlier releases: a filter's theorem only requires that each
+    cost is fixed by the past and that the costs sum to at most the cap.
     Errors: InvalidParameter where the sum passes the cap; Unsupported for a leaf or measure without
     a charge.
     """
