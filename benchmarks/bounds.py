@@ -48,7 +48,7 @@ from dpaudit.audit.bounds.selection import (
     gaussian_tails,
 )
 from dpaudit.audit.canaries.scores import audit_one_run, audit_scores
-from dpaudit.audit.likelihood import PILOT, likelihood_audit
+from dpaudit.audit.likelihood import PILOT_RUNS, likelihood_audit
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.opaque import ApproxDP
@@ -164,7 +164,7 @@ def likelihoods(
     values = np.array([[1.0], [0.0]])
     pair = Neighbours(Records(values), Records(values, ~there), scope.adjacency, "a record of 1")
     claim = Claim(ApproxDP(1, delta), by="this benchmark")
-    counted = min(runs, MOST_PROPOSED) - MOST_PILOTS * PILOT
+    counted = min(runs, MOST_PROPOSED) - MOST_PILOTS * PILOT_RUNS
 
     def bound() -> float:
         found = likelihood_audit(

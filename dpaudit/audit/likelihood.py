@@ -39,8 +39,10 @@ from dpaudit.kernels.query import Array, Records
 from dpaudit.nodes import Node, postorder
 from dpaudit.scope import Scope
 
-RUNS, FEWEST_RUNS = 1_000, 50
-PILOT, FEWEST_PILOT = 60, 12  # runs of one pilot
+COUNTED_RUNS = 1_000  # Runs that are counted for the bounds, unless the caller asks for others.
+FEWEST_RUNS = 50  # Counted runs below which no bound is made.
+PILOT_RUNS = 60  # Runs of one pilot, at most.
+FEWEST_PILOT_RUNS = 12  # Runs of one pilot, at least.
 # A search makes about 12 pilots (29 with secret batches), so that it takes about as long as the
 # counted runs.
 PILOTS_PER_SEARCH = 12
@@ -255,7 +257,7 @@ def likelihood_audit(
     *,
     seed: int,
     index: int = 0,
-    runs: int = RUNS,
+    runs: int = COUNTED_RUNS,
     shown_error: float,
     decisive_error: float,
     jobs: int = 1,
@@ -349,7 +351,7 @@ class Search:
         """
         starts = [Proposal(FIRST_SHIFT)]
         if self.sampled:
-            shifts = FIRST_SHIFTS if self.pilot >= PILOT else FIRST_SHIFTS[:1]
+            shifts = FIRST_SHIFTS if self.pilot >= PILOT_RUNS else FIRST_SHIFTS[:1]
             starts = [Proposal(shift, share) for share in INCLUDE for shift in shifts]
         either: list[list[Tried]] = []
         for side in (FIRST, SECOND):
@@ -428,7 +430,7 @@ class _Programs(Search):
         jobs: int,
     ) -> None:
         sampled = any(draws_batches(node) for node in postorder(what[1]))
-        pilot = min(PILOT, max(FEWEST_PILOT, runs // PILOTS_PER_SEARCH))
+        pilot = min(PILOT_RUNS, max(FEWEST_PILOT_RUNS, runs // PILOTS_PER_SEARCH))
         super().__init__(wanted, errors, runs=runs, pilot=pilot, sampled=sampled)
         self.what, self.seed, self.index, self.jobs = what, seed, index, jobs
         self.together, self.stage = RUNS_PER_CALL, 0

@@ -16,7 +16,7 @@ from dpaudit.audit.attacked import Attacked
 from dpaudit.audit.bounds.estimators import roc_points, strongest_epsilon, strongest_mu
 from dpaudit.audit.examine import Examination, Ran, Reached
 from dpaudit.audit.examine.examination import CONTROL
-from dpaudit.audit.likelihood import FEWEST_RUNS, RUNS, Likely, LikelyLower
+from dpaudit.audit.likelihood import COUNTED_RUNS, FEWEST_RUNS, Likely, LikelyLower
 from dpaudit.audit.residuals import Finding
 from dpaudit.audit.verdict import (
     DECISION_ERROR,
@@ -235,7 +235,7 @@ def trials_of(examination: Examination) -> int:
 def likelihood_runs(examination: Examination) -> int:
     """How many runs of a likelihood audit are counted; 0 where runs are long beyond the fewest."""
     runs = NUMBERS // max(1, examination.work)
-    return 0 if runs * SLOWEST < FEWEST_RUNS else max(FEWEST_RUNS, min(RUNS, runs))
+    return 0 if runs * SLOWEST < FEWEST_RUNS else max(FEWEST_RUNS, min(COUNTED_RUNS, runs))
 
 
 def _not_made(examination: Examination, attempts: Sequence[Attempt], method: str) -> list[str]:

@@ -10,7 +10,8 @@ from typing import Any
 from dpaudit.curator.locations import is_own
 from dpaudit.curator.outputs import enclosed
 
-MOST_OBJECTS, MOST_ITEMS = 20_000, 500  # objects that are looked through, and items of each
+MOST_OBJECTS = 20_000  # Objects that are looked through.
+MOST_ITEMS = 500  # Items of one object that are looked through.
 
 
 def reached(value: Any) -> Iterator[Any]:

@@ -32,7 +32,7 @@ HIGHEST_DEGREE = 20
 # Units of work of a closed form and its proof, times the square of the summand's size.
 SUM_WORK = 1000
 _RATIONAL = {int, Fraction}
-_NOTHING = Fraction(0)
+_NOTHING = Fraction(0)  # The sum of no numbers, exact.
 
 
 def total(values: Iterable[Number]) -> Number:

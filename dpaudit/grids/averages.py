@@ -45,8 +45,10 @@ FEWEST_NODES = 1024  # of the same, after many halvings
 SPLIT_ROUNDING = 16 * UNIT  # Relative error of first moments after masses are split between nodes.
 LEAST_MASS = 1e-140  # Masses below this are left out and counted as cut.
 CUT_MARGIN = 1 + 1e-3  # Factor on the mass that is left out, above the rounding of its sum.
-SMALLEST_TAIL, LARGEST_TAIL = 1e-130, 1e-3  # mass that may be left out
-SINGLE_BITS, ACCURACY_BITS = 128, 64  # precision of the balls; bits that must be right
+SMALLEST_TAIL = 1e-130  # Mass that may be left out, at the least: smaller masses underflow.
+LARGEST_TAIL = 1e-3  # Mass that may be left out, at most.
+SINGLE_BITS = 128  # Precision of the balls of one ratio, in bits.
+ACCURACY_BITS = 64  # Bits of them that must be right.
 Indices = NDArray[np.int64]
 
 

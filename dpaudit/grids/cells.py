@@ -64,6 +64,7 @@ class Masses:
         return Masses(-self.index[::-1] - 1, self.q[::-1], self.p[::-1])
 
 
+# The masses of a pair without atoms.
 NO_ATOMS = Masses(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
 
 

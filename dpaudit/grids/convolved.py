@@ -24,8 +24,8 @@ from dpaudit.grids.masses import Outcomes, as_rate, cells_from
 from dpaudit.grids.noise import finite, mixed_losses, rounded_rest
 
 MOST_NODES = 2**13  # of factors that are convolved directly
-# Products of two masses, and masses added up exactly, in a unit of work (a microsecond).
-PRODUCTS, SUMMED = 500, 20
+PRODUCTS_PER_UNIT = 500  # Products of two masses in one unit of work (a microsecond).
+SUMS_PER_UNIT = 20  # Masses added up exactly in one unit of work.
 # A pair's profile on a grid, from one side.
 Profile = Callable[[Grid, Side], Discrete]
 
@@ -71,7 +71,7 @@ def convolved(first: Discrete, second: Discrete, tail: float, side: Side) -> Dis
     """The product of two independent measures."""
     sizes = len(first.masses), len(second.masses)
     size = min(sizes)
-    spend(math.prod(sizes) / PRODUCTS + sum(sizes) / SUMMED, "a product of grids")
+    spend(math.prod(sizes) / PRODUCTS_PER_UNIT + sum(sizes) / SUMS_PER_UNIT, "a product of grids")
     masses = np.convolve(first.masses, second.masses)
     totals = [math.fsum(d.masses) for d in (first, second)]
     infinite = first.infinite * (totals[1] + second.infinite) + totals[0] * second.infinite

@@ -45,7 +45,9 @@ from dpaudit.grids.discrete import (
 )
 from dpaudit.grids.masses import NO_OUTCOMES, Closed, as_float
 
-LEFT, LARGEST_LOSS = 1e-36, 30.0
+LEFT = 1e-36  # Mass of the counts that are left out of a binomial.
+# Nats: the loss of one report above which floats cannot hold the probabilities.
+LARGEST_LOSS = 30.0
 # Nats of a Chernoff bound beyond which a binomial has a mass of at most ``LEFT``.
 TAIL_NATS = math.log(4 / LEFT)
 MOST_OTHERS = 2**40  # numbers of reports that floats hold with room

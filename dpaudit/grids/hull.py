@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dpaudit.exact.effort import spend
 from dpaudit.grids.discrete import Reals
 
-UNIT = 2.0**-53  # half a unit in the last place of a float
+UNIT = 2.0**-53  # Unit roundoff of a float: half a unit in the last place of 1.
 SPLITTING = 32 * UNIT  # Relative rounding error of a mass that is split between two nodes.
 EDGE_NODES = 4096  # nodes at either end that are looked at
 MOST_NEGATIVE = 50_000  # negative masses that are mended one by one

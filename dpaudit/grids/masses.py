@@ -35,6 +35,7 @@ class Outcomes:
     q: Reals
 
 
+# The outcomes of a pair without atoms.
 NO_OUTCOMES = Outcomes(np.zeros(0), np.zeros(0), np.zeros(0))
 
 

@@ -25,8 +25,9 @@ from dpaudit.grids.discrete import (
 )
 from dpaudit.grids.hull import convexified
 
-# Bits of a long double's mantissa: needed here, and had (fewer on Windows and some ARM systems).
-LEAST_MANTISSA, MANTISSA = 63, int(np.finfo(np.longdouble).nmant)
+LEAST_MANTISSA = 63  # Bits of a long double's mantissa that the sums need.
+# Bits that it has here; fewer on Windows and some ARM systems.
+MANTISSA_BITS = int(np.finfo(np.longdouble).nmant)
 Long = Reals
 VALUE_ROUNDING = 2.0**-44  # Rounding error of values at nodes, per unit of the step.
 
@@ -36,10 +37,10 @@ def require_extended() -> None:
 
     Errors: Unsupported naming the platform's precision; other routes answer instead.
     """
-    if MANTISSA < LEAST_MANTISSA:
+    if MANTISSA_BITS < LEAST_MANTISSA:
         raise Unsupported(
             f"maxima and splices of profiles need extended precision: numpy.longdouble has "
-            f"{MANTISSA} bits of mantissa here, expected at least {LEAST_MANTISSA}; Renyi and "
+            f"{MANTISSA_BITS} bits of mantissa here, expected at least {LEAST_MANTISSA}; Renyi and "
             "(epsilon, delta) routes need none"
         )
 

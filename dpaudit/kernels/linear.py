@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from dpaudit.kernels.query import Array, ClippedMean, Records
 
-# Sums of squares in between are exact to rounding, whatever their entries.
-SMALLEST_SQUARE, LARGEST_SQUARE = 1e-280, 1e280
+SMALLEST_SQUARE = 1e-280  # Sums of squares above this,
+LARGEST_SQUARE = 1e280  # and below this, are exact up to rounding for all entries.
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,8 +35,9 @@ COARSE_RATIO = 100  # All pairs are first evaluated at this many times the wante
 SEPARATING_WIDTH = Fraction(1, 50)
 # Added to a trial epsilon, and doubled at each correction, so that the search moves on.
 FIRST_EXCESS = Fraction(1, 10**12)
-# A slack that costs less than 1 at this epsilon is below exp(-700).
-FARTHEST, NEAR_ENOUGH = Fraction(64), Fraction(1, 64)
+# Nats: a failure probability that costs less than 1 at this epsilon is below exp(-700).
+MAX_SLACK_EPSILON = Fraction(64)
+SLACK_RESOLUTION = Fraction(1, 64)  # Nats to which the largest such epsilon is found.
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,8 @@ def _delta_with_slack(losses: Losses, epsilon: Fraction) -> TwoSided:
         upper = by_epsilon[at].upper
         return Fraction(1) if is_infinite(upper) else min(Fraction(1), upper + _cost(losses, at))
 
-    low, high = Fraction(0), FARTHEST
-    while high - low > NEAR_ENOUGH:
+    low, high = Fraction(0), MAX_SLACK_EPSILON
+    while high - low > SLACK_RESOLUTION:
         left, right = low + (high - low) * 3 / 8, low + (high - low) * 5 / 8
         low, high = (low, right) if whole(left) <= whole(right) else (left, high)
     whole(min(epsilon, high))

@@ -22,7 +22,7 @@ from dpaudit.measures.intervals import delta_two_sided, losses_of
 from dpaudit.pairs import Losses
 
 NOTHING: Sides = (None, Fraction(1))  # no bound: delta is between 0 and 1
-FIRST_DELTA = Fraction(1, 2)
+FIRST_DELTA = Fraction(1, 2)  # Delta at which the search starts.
 # Steps towards an epsilon at which delta also pays for the failure probability.
 MAX_CORRECTIONS = 8
 # A number with more digits is not taken as a delta.

@@ -12,7 +12,11 @@ from dpaudit.mutate.run import CAUGHT, CERTIFIED, LEFT_ALONE, STATUSES, UNTOLD, 
 
 # Share of mutants that certify must not certify, unless the caller asks for another.
 REQUIRED_SHARE = 0.95
-ENOUGH, TOO_FEW, UNDECIDED, FLAGGED = 0, 1, 3, 5  # exit codes of `dpaudit mutate`
+# Exit code of `dpaudit mutate`: enough mutants that certify should not certify are not certified.
+ENOUGH = 0
+TOO_FEW = 1  # Exit code: too few are.
+UNDECIDED = 3  # Exit code: no mutant was judged.
+FLAGGED = 5  # Exit code: a right twin was flagged.
 
 
 def rate(results: Iterable[Result]) -> float | None:

@@ -19,7 +19,8 @@ from dpaudit.exact import Number
 from dpaudit.pairs.balls import Ball, bits, number, phi
 
 MAX_CASES = 1000  # Cases into which a product may be split.
-NOTHING, CERTAIN = Fraction(0), Fraction(1)
+NO_SHIFT = Fraction(0)  # mu^2 or epsilon of a case without normal or Laplace noise.
+CERTAIN = Fraction(1)  # Probability of a case that always occurs.
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class Case:
 
     p: Number = CERTAIN
     q: Number = CERTAIN
-    square: Number = NOTHING
-    epsilon: Number = NOTHING
+    square: Number = NO_SHIFT
+    epsilon: Number = NO_SHIFT
     laplaces: int = 0
 
     def joined(self, other: Case) -> Case:

@@ -10,7 +10,7 @@ delta falls with epsilon, so that its value a blur before bounds it.  g is the d
 Mills ratios R(z) - R(z + mu), at most 4 u R(z) off, where R(z) <= (|z| + mu + 2) / mu times their
 difference ((x + 2) R(x) falls), and exp(-z^2 / 2), at most 4 u |z| (|z| + mu) + u off.  Where g >
 ``SMALLEST_DELTA``, |z| < 37, and mu <= ``LARGEST_MU``: together less than 10,000 u + 250 u / mu,
-which is less than ``ROUNDING`` (1 + 1 / mu), far less than ``NEAR_LARGEST``.  Members so far
+which is less than ``RATIO_ROUNDING`` (1 + 1 / mu), far less than ``NEAR_LARGEST``.  Members so far
 below the largest are left out of the Arb evaluation; on a grid, values are moved up by the error.
 """
 
@@ -40,8 +40,10 @@ else:
     special = Later("scipy.special")
     grids = Later("dpaudit.grids")
 
-ROUNDING, NEAR_LARGEST = 1e-11, 1e-3
-SMALLEST_MU, LARGEST_MU = 1e-6, 20.0  # for which the rounding errors above hold
+RATIO_ROUNDING = 1e-11  # Relative rounding error of a ratio, times 1 + 1 / mu.
+NEAR_LARGEST = 1e-3  # Relative distance from the largest delta at which members are kept.
+SMALLEST_MU = 1e-6  # mu from which on the rounding errors above hold.
+LARGEST_MU = 20.0  # mu up to which they hold.
 SMALLEST_DELTA = 1e-290  # a delta near the smallest float, which has few digits
 MAX_EVALUATIONS = 2**23  # Evaluations of a normal distribution function; more take seconds.
 
@@ -166,7 +168,7 @@ class Thresholded(Symmetric):
         right = np.array(
             [family.deltas(part - blur).max(axis=0) for part in _parts(last, h)]
         ).ravel()
-        right = right[: last + 1] * (1 + ROUNDING * (1 + 1 / float(family.mu.min())))
+        right = right[: last + 1] * (1 + RATIO_ROUNDING * (1 + 1 / float(family.mu.min())))
         x = np.exp(-np.arange(1, last + 1) * np.longdouble(h))
         left = 1 - x + x * right[1:]
         values = np.concatenate((left[::-1], right.astype(np.longdouble)))

@@ -52,7 +52,10 @@ from dpaudit.profiles.interval import (
     rounded_up,
 )
 
-FAR, FINER, SEVERAL = 60, 4, 8
+FAR_EPSILON = 60  # Nats: delta here bounds the trade-off at a false-positive rate of 0.
+WIDTH_DIVISOR = 4  # Parts of the width, one of which each route may use.
+# An interval up to this many times too wide is computed again for half the width.
+RETRIED_RATIO = 8
 FINE_WIDTH = 2e-6  # Largest relative width asked of a grid for few rounds with little noise.
 LOW_SAMPLING_RATE = Fraction(1, 500)  # Sampling rates below this count as low.
 # Transforms that fall by themselves are as fast for ends that are so many times nearer.
@@ -148,12 +151,14 @@ def _transformed(
     if few and (_is_seldom(pair) or (far and near is not None)):
         # Where an outline's grid was not enough, or no step is as small as most losses.
         largest_epsilon = math.inf if near is None else float(near.upper)
-        smooth = epsilon_smooth(parts_of(pair), wanted, width / FINER, largest_epsilon)
+        smooth = epsilon_smooth(parts_of(pair), wanted, width / WIDTH_DIVISOR, largest_epsilon)
         if smooth is not None and _is_narrow(smooth, width / WIDTH_TOLERANCE):
             return smooth
     # A grid that is finer than asked costs little there.
     interval = (
-        composed(pair, wanted, min(width / FINER, FINE_WIDTH) if far else width / FINER)
+        composed(
+            pair, wanted, min(width / WIDTH_DIVISOR, FINE_WIDTH) if far else width / WIDTH_DIVISOR
+        )
         if few
         else epsilon_smooth(parts_of(pair), wanted, width)
     )
@@ -161,7 +166,7 @@ def _transformed(
         interval is not None
         and not few
         and not _is_narrow(interval, width)
-        and _is_narrow(interval, SEVERAL * width)
+        and _is_narrow(interval, RETRIED_RATIO * width)
     ):
         # A little less is asked for: what it missed by is a choice of plans.
         again = epsilon_smooth(parts_of(pair), wanted, width / 2)
@@ -171,7 +176,7 @@ def _transformed(
     ):
         return interval
     # Few rounds at tiny rates: a quarter, as of the grid.
-    finer = width / FINER
+    finer = width / WIDTH_DIVISOR
     other = epsilon_smooth(parts_of(pair), wanted, finer) if few else _outline(pair, wanted, width)
     if interval is None:
         return composed(pair, wanted, width)
@@ -351,7 +356,7 @@ def tradeoff_curve(pair: Pair, alphas: Sequence[Any]) -> list[Interval]:
     inner = sorted({rate for rate in rates if rate != 0})
     rates_of = dict(zip(inner, _tradeoffs(pair, inner), strict=True)) if inner else {}
     if 0 in rates:
-        far_delta = delta_interval(pair, FAR)
+        far_delta = delta_interval(pair, FAR_EPSILON)
         rates_of[Fraction(0)] = Interval(1 - far_delta.upper, Fraction(1), method=far_delta.method)
     return [rates_of[rate] for rate in rates]
 

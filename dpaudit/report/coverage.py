@@ -23,7 +23,8 @@ from dpaudit.report.reader import numbers_table
 from dpaudit.report.say import day, grouped, message, say
 from dpaudit.report.words import Json
 
-_MOST_DRAWN, _MOST_POINTS = 4, 30  # items that are drawn; numbers of one
+_MOST_DRAWN = 4  # Items that are drawn.
+_MOST_POINTS = 30  # Numbers of one item that are drawn.
 # The name of each field of dpaudit.toml on a page.
 LABELS = {
     "purpose": message("Purpose"),

@@ -16,7 +16,7 @@ from dpaudit.errors import CertificateRejected
 from dpaudit.report.say import localised, percentage, say
 
 PAGE_DIGITS = 6  # Significant digits of a bound on a page; the certificate has all of them.
-_HUNDRED = Decimal(100)
+_HUNDRED = Decimal(100)  # For percentages, as an exact decimal.
 
 
 def parse(text: str) -> Decimal:

@@ -20,8 +20,11 @@ from dpaudit.report.say import counted, day, message, percentage, say
 from dpaudit.report.words import Json
 from dpaudit.sign import Signed
 
-# Words of an answer, by what it is about: together they keep the first screen below 900.
-LONG, SENTENCE, MIDDLE, SHORT = 90, 55, 40, 20
+# Words of an answer, by its subject: together they keep the first screen below 900 words.
+LONG_WORDS = 90
+SENTENCE_WORDS = 55  # Words of an answer in one sentence.
+MIDDLE_WORDS = 40  # Words of an answer of medium length.
+SHORT_WORDS = 20  # Words of an answer, unless another length is given.
 _CELL_WORDS = 5  # Words of a cell in the table of published numbers.
 MOST_NUMBERS = 6  # rows of the table of published numbers
 _LARGEST_FACTOR = Decimal(1_000_000)  # a larger factor limits nothing that a person could notice
@@ -66,29 +69,31 @@ def glance(
             say("What was published"),
             _published(predicate),
             "run",
-            MIDDLE,
+            MIDDLE_WORDS,
             numbers_table(predicate, MOST_NUMBERS),
         ),
-        _line(say("Who is protected"), _protected(scope, fields), "protected", MIDDLE),
-        _line(say("Epsilon"), _epsilon(predicate), "guarantee", MIDDLE),
-        _line(say("Delta"), _delta(predicate), "guarantee", MIDDLE),
-        _line(say("How well a guess can do"), _guess(predicate), "plain-words", SENTENCE),
-        _line(say("What it took on trust"), _trust(predicate), "assumptions", LONG),
-        _line(say("What was tested, and how strongly"), front.effort(predicate), "audits", LONG),
+        _line(say("Who is protected"), _protected(scope, fields), "protected", MIDDLE_WORDS),
+        _line(say("Epsilon"), _epsilon(predicate), "guarantee", MIDDLE_WORDS),
+        _line(say("Delta"), _delta(predicate), "guarantee", MIDDLE_WORDS),
+        _line(say("How well a guess can do"), _guess(predicate), "plain-words", SENTENCE_WORDS),
+        _line(say("What it took on trust"), _trust(predicate), "assumptions", LONG_WORDS),
+        _line(
+            say("What was tested, and how strongly"), front.effort(predicate), "audits", LONG_WORDS
+        ),
         _line(say("Who answers for it"), _by(predicate), "stated"),
         _line(say("Purpose"), _stated(predicate, "purpose"), "stated"),
         _line(
             say("What changed since the last release"),
             _changed(predicate, previous),
             "stated",
-            MIDDLE,
+            MIDDLE_WORDS,
         ),
-        _line(say("Budget spent, and left"), _budget(predicate), "run", MIDDLE),
+        _line(say("Budget spent, and left"), _budget(predicate), "run", MIDDLE_WORDS),
         _line(say("Contact"), _stated(predicate, "contact"), "stated"),
         _line(say("Legal basis"), _stated(predicate, "legal_basis"), "stated"),
         _line(say("Licence"), _stated(predicate, "licence"), "stated"),
         _line(say("Retention"), _stated(predicate, "retention"), "stated"),
-        _line(say("Who signed"), front.signers(signed), "trust", MIDDLE),
+        _line(say("Who signed"), front.signers(signed), "trust", MIDDLE_WORDS),
     )
     scale = front.risk_scale(front.guess_upper(predicate))
     return Glance(lines, scale, headline(predicate))
@@ -168,7 +173,11 @@ def _cut(text: str, most: int) -> str:
 
 
 def _line(
-    label: str, texts: Iterable[str], anchor: str, most: int = SHORT, table: Table | None = None
+    label: str,
+    texts: Iterable[str],
+    anchor: str,
+    most: int = SHORT_WORDS,
+    table: Table | None = None,
 ) -> Line:
     """An answer of at most so many words; of texts that find no place, the number is said."""
     given, shown = list(texts), []

@@ -28,6 +28,7 @@ from dpaudit.measures.renyi import order
 from dpaudit.nodes import Node
 from dpaudit.scope import choose
 
+# Renyi orders at which the sums of a curve are kept, unless the caller gives others.
 ORDERS = Amounts((2, 3, 4, 6, 8, 12, 16, 24, 32, 64))
 
 

@@ -63,9 +63,11 @@ Array = npt.NDArray[Any]
 
 
 SINGLE_TRIALS = 4_000  # calls of a function that draws one output a call
-FIRST_PART, MORE_PART = 0.10, 0.10
+FIRST_TRAINING_SHARE = 0.10  # Share of the trials drawn first, to choose events.
+MORE_TRAINING_SHARE = 0.10  # Share of the trials drawn for that in addition, if the choice is open.
 LEAST_TRAINING = 200  # draws on which events are chosen
-TRAINING_CALLS, TEST_CALLS = 4, 8  # calls of a mechanism that share one part's draws
+TRAINING_CALLS = 4  # Calls of a mechanism that share the training draws of one side.
+TEST_CALLS = 8  # Calls of a mechanism that share the test draws of one side, at the least.
 BOUNDED_EVENTS = 3  # events on which the reported bounds rest
 
 
@@ -204,7 +206,7 @@ def _train_and_test(sampler: Sampler, terms: Terms, trials: int) -> Examined:
     first, second = alike(*(joined(parts, TrainingDraws) for parts in calls))
     events = terms.candidates(first, second, edge, trials - first.trials)
     if events and events[0].evidence < DECISIVE_EVIDENCE and trials >= 10 * LEAST_TRAINING:
-        more = int(trials * MORE_PART)
+        more = int(trials * MORE_TRAINING_SHARE)
         extra = [_training_calls(sampler, side, Part.MORE_TRAINING, more) for side in (0, 1)]
         parts = [joined([*a, *b], TrainingDraws) for a, b in zip(calls, extra, strict=True)]
         first, second = alike(*parts)
@@ -245,7 +247,7 @@ def _spend(terms: Terms, questions: Sequence[Question], mean: Divergence | None)
 
 
 def _first_part(trials: int) -> int:
-    return max(int(trials * FIRST_PART), min(trials // 2, LEAST_TRAINING))
+    return max(int(trials * FIRST_TRAINING_SHARE), min(trials // 2, LEAST_TRAINING))
 
 
 def _training_calls(sampler: Sampler, side: int, part: Part, trials: int) -> list[Draws]:

@@ -22,7 +22,7 @@ from dpaudit.audit.blackbox.solved import NotAffine, Run, Solver, solver_of
 from dpaudit.audit.blackbox.terms import Terms
 from dpaudit.audit.bounds.weighted import CountedLosses
 from dpaudit.audit.engine import generator
-from dpaudit.audit.likelihood import FEWEST_PILOT, NOTHING, LikelyLower, Search, Wanted
+from dpaudit.audit.likelihood import FEWEST_PILOT_RUNS, NOTHING, LikelyLower, Search, Wanted
 from dpaudit.audit.verdict import Ruling, Verdict, judge
 from dpaudit.curator.proposal import LOG_ROUNDING, MAX_LOG, NoLikelihood, Proposal
 
@@ -99,7 +99,7 @@ class _Trials(Search):
         self, layout: Layout, run: Run, wanted: list[Wanted], terms: Terms, *, affine: bool
     ) -> None:
         errors = 1 - terms.confidence, terms.refute_at
-        pilot = min(PILOT_TRIALS, max(FEWEST_PILOT, terms.trials // 4))
+        pilot = min(PILOT_TRIALS, max(FEWEST_PILOT_RUNS, terms.trials // 4))
         super().__init__(wanted, errors, runs=terms.trials, pilot=pilot)
         self.layout, self.key, self.stage = layout, (terms.seed, int(affine)), 0
         self.unconfirmed = 0

@@ -20,8 +20,8 @@ from dpaudit.exact.domains import real
 
 Array = npt.NDArray[Any]
 Attack: TypeAlias = Callable[[Array], Array] | str | None
-LEAST_TRIALS = 8
-MOST_TRIALS = 10**8
+LEAST_TRIALS = 8  # Draws a side; fewer refute nothing.
+MOST_TRIALS = 10**8  # Draws a side that an audit may ask for.
 
 
 @dataclass(frozen=True)

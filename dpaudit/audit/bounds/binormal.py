@@ -33,7 +33,8 @@ _CAUTION_NATS = 0.1
 _SLOPE_RANGE = (0.3, 3.0)  # Smallest and largest ratio of standard deviations that a fit may have.
 # Normal quantiles at which the smoothed tails are tabulated.
 _TAIL_QUANTILES = np.linspace(6.0, -6.0, 241)
-_IN_CELL, _MOST_CELLS = 100, 200  # scores in a cell of the fit; cells at most
+_SCORES_PER_CELL = 100  # Scores in one cell of the fit, about.
+_MOST_CELLS = 200  # Cells of the fit.
 
 
 def choose_smoothed(training: TrainingScores, sizes: Sizes, error: float, needed: Needed) -> Event:
@@ -70,7 +71,7 @@ def smoothed_tails(first: FloatArray, second: FloatArray) -> Tails:
     """
     sides = np.sort(first), np.sort(second)
     both = np.sort(np.concatenate(sides))
-    cells = min(max(both.size // _IN_CELL, 2), _MOST_CELLS)
+    cells = min(max(both.size // _SCORES_PER_CELL, 2), _MOST_CELLS)
     cuts = np.unique(both[np.linspace(0, both.size - 1, cells + 1)[1:-1].astype(int)])
     rates, others = (1 - at_most(side, cuts) / side.size for side in sides)
     sizes = sides[0].size, sides[1].size

@@ -28,7 +28,9 @@ FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.intp]
 
-PILOT_SHARE, PILOT_LABELS, MOST_PILOT = 0.05, 100, 0.2
+PILOT_SHARE = 0.05  # Share of the labels opened first, to fit the odds,
+PILOT_LABELS = 100  # but at least this many labels,
+MOST_PILOT = 0.2  # and at most this share of all of them.
 # Standardised scores at which the piecewise linear log odds may change slope.
 _ODDS_KNOTS = (0.8, 1.5, 2.2)
 # Inverse prior variances of the intercept, the slope (mean 1) and its changes at the knots.

@@ -45,6 +45,7 @@ TREE = "SingleEpochTreeAggregationDpEvent"
 SEARCH = "RepeatAndSelectDpEvent"
 TRUNCATED = "TruncatedSubsampledGaussianDpEvent"
 TREES = (Factorisation.TREE, Factorisation.TREE_HONAKER)  # strategies that are trees
+# The most by which probabilities of an event may miss a sum of 1, by rounding.
 ROUND_OFF = Fraction(1, 10**9)
 GAMMA_WIDTH = Fraction(1, 2**50)  # Relative width to which gamma is found from the mean.
 MAX_BISECTIONS = 2_000  # Bisections: more than any float has binary places.

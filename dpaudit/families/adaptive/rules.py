@@ -179,7 +179,7 @@ def filter_profile(node: Filter, charge: Losses) -> Losses:
     budget = GDP(sqrt(2 * node.cap)) if normal else node.budget
     losses: Losses | None = PROFILE.of_leaf(budget)
     if losses is None:
-        return opaque(ALL_TOLD)  # a curve of Renyi bounds has no one dominating pair
+        return opaque(REVEALS_ALL)  # a curve of Renyi bounds has no one dominating pair
     reached = spent(node)
     return Losses(losses.remove, losses.add, reached, reached)
 
@@ -219,4 +219,5 @@ def _is_gaussian(child: Node) -> bool:
 
 
 STAND_IN_RELEASES = 256  # Releases that stand for a long run of small charges.
-ALL_TOLD = Atoms(((Fraction(1), Fraction(0)), (Fraction(0), Fraction(1))))
+# The pair of a release that reveals which data set it comes from.
+REVEALS_ALL = Atoms(((Fraction(1), Fraction(0)), (Fraction(0), Fraction(1))))

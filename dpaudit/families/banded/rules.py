@@ -36,7 +36,7 @@ i, which is decided before row i is drawn.  After the last row that is so by the
 = 0.  Row i and the number after it have covariances <m_i(a), m_i(b)> + r_a r_b, by Cauchy and
 Schwarz at most sqrt(|m_i(a)|^2 + r_a^2) sqrt(|m_i(b)|^2 + r_b^2): those of one number with the
 budget of both. Fewer turns, coins being coupled, or smaller moves have smaller covariances;
-nothing is asked of the signs in C.  For more than TOLD turns, S is that of all of them.
+the signs in C may be any.  For more than ``MOST_COUNTED_TURNS`` turns, S is that of all turns.
 Reached, of as much as is known: by one full move; by full moves in one direction in the first
 group's turns t: sum_i d_i y_i / |d|, d the sum of their columns, is moved by <C_t, d> / |d| for
 each that is on, and by J of them at least the sum of the J least (smaller moves reach less, as
@@ -80,7 +80,10 @@ BLOCKS = Source(
     2023,
     "Theorem 4, and where blocks meet Kahane 1985; proofs in families.banded.rules",
 )
-TOLD, CELLS, BITS = 64, 300_000, 128
+# Numbers of turns, from 1 on, for each of which a sum is computed; for more, that of all turns.
+MOST_COUNTED_TURNS = 64
+MOST_COLUMN_ENTRIES = 300_000  # Entries of the strategy's columns that are computed.
+FIXED_POINT_BITS = 128  # Bits behind the binary point of fixed-point entries.
 PURE.absent(CyclicPoisson, reason="Gaussian noise has no finite largest privacy loss")
 for _calculus in (APPROX, CONCENTRATED, RENYI, GAUSSIAN):
     _calculus.absent(CyclicPoisson, reason="a composition of sampled releases: use profile")
@@ -144,7 +147,7 @@ def _squares(child: Any, turns: int, groups: Number) -> tuple[list[Number], Numb
     """S_1, S_2, ..., the last of all turns; and what one move is known to reach."""
     every = [
         largest_move(child.strategy, child.rounds, Participation(count, groups))
-        for count in (*range(1, min(turns, TOLD)), turns)
+        for count in (*range(1, min(turns, MOST_COUNTED_TURNS)), turns)
     ]
     # Not all are exact, and what bounds more of them bounds fewer.
     smallest = [*accumulate((move.upper for move in reversed(every)), min)]
@@ -165,7 +168,7 @@ def _aligned(child: Any, groups: int) -> tuple[int, list[Fraction]]:
     """
     rounds = int(child.rounds)
     starts = range(0, rounds, groups)
-    if len(starts) * rounds > CELLS:
+    if len(starts) * rounds > MOST_COLUMN_ENTRIES:
         return 0, []
     columns = [_column(child.strategy, rounds, t) for t in starts]
     if any(c < 0 for column in columns for c in column.values()):
@@ -175,9 +178,11 @@ def _aligned(child: Any, groups: int) -> tuple[int, list[Fraction]]:
         together.update(column)
     moves = sorted(sum(c * together[i] for i, c in column.items()) for column in columns)
     moves = moves[max(range(len(moves)), key=lambda i: moves[i] * (len(moves) - i)) :]
-    unit = 1 << BITS if child.strategy is Factorisation.SQRT_TOEPLITZ else 1
+    unit = 1 << FIXED_POINT_BITS if child.strategy is Factorisation.SQRT_TOEPLITZ else 1
     squares = sum(d * d for d in together.values()) * unit**2
-    return len(moves), [Fraction(move**2) / squares for move in accumulate(moves[:TOLD])]
+    return len(moves), [
+        Fraction(move**2) / squares for move in accumulate(moves[:MOST_COUNTED_TURNS])
+    ]
 
 
 def _column(strategy: Any, rounds: int, t: int) -> dict[int, Any]:
@@ -189,7 +194,9 @@ def _column(strategy: Any, rounds: int, t: int) -> dict[int, Any]:
         return dict(zip(rows, strategy.entries, strict=False))
     if strategy is Factorisation.SQRT_TOEPLITZ:
         steps = range(1, rounds - t)
-        falling = accumulate(steps, lambda c, k: c * (2 * k - 1) // (2 * k), initial=1 << BITS)
+        falling = accumulate(
+            steps, lambda c, k: c * (2 * k - 1) // (2 * k), initial=1 << FIXED_POINT_BITS
+        )
         return dict(zip(rows, falling, strict=True))
     # independent_prefix: others have no bound of several rounds
     return dict.fromkeys(_nodes(rounds, t) if strategy is Factorisation.TREE else rows, 1)

@@ -45,6 +45,7 @@ MAX_KINKS = 128  # Losses of the coarser pair that replaces an exact one with mo
 # Second-order differences of a smaller epsilon are lost in a ball's digits: simpler bounds are
 # used.
 FAINT_EPSILON = Fraction(1, 2**30)
+# A scale above this over FAINT_EPSILON, 2^100, leaves no digits of the divergence.
 LONG_TAIL = Fraction(2**70)
 
 CONCENTRATED_NOISE = Source("Canonne, Kamath, Steinke", 2020, "Theorem 4")

@@ -82,8 +82,9 @@ KINDS = (DistributedGaussian, DistributedSkellam)  # noise that is summed over c
 MASS_UNIT = 10**MASS_DECIMALS  # Denominator of a mass: masses are multiples of 10^-40.
 MAX_CELLS = 256  # Outcomes of a pair; neighbours are merged if there are more than twice as many.
 FOUR_SQUARES = 4  # Coordinates that one record moves: every whole number is a sum of four squares.
-# Added normal noise of less variance than this, tried in whole steps, and the bits to try it in.
-MOST_ADDED, SMOOTHED_BITS = 64, 256
+# Variances of added normal noise, whole numbers from 2 to below this, that are tried.
+MOST_ADDED = 64
+SMOOTHED_BITS = 256  # Precision, in bits, of these trials.
 OWN_LAW = Source(
     "dpaudit",
     2026,
@@ -207,7 +208,7 @@ for _kind, _name in (
 def distributed_vector_pair(node: Any) -> Losses:
     """N(mu, 1) against N(0, 1); reached: the own laws of up to four coordinates, or N(nu, 1)."""
     mu = distributed_vector(node)
-    upper = TELLS_ALL if is_infinite(mu) else Normal(mu)
+    upper = REVEALS_ALL if is_infinite(mu) else Normal(mu)
     below: tuple[Pair, ...] = ()
     if node.modulus == 0:
         own = isinstance(node, DistributedSkellamVector) or node.total <= LARGEST_VARIANCE
@@ -243,7 +244,8 @@ def _ripple(w: Any) -> Any:
     return total + flint.arb(0).union(6 * q**41 / (1 - q**2))
 
 
-TELLS_ALL = Atoms(((Fraction(1), Fraction(0)), (Fraction(0), Fraction(1))))
+# The pair of a release that reveals which data set it comes from.
+REVEALS_ALL = Atoms(((Fraction(1), Fraction(0)), (Fraction(0), Fraction(1))))
 
 
 def _several_moved(node: Any) -> tuple[Pair, ...]:

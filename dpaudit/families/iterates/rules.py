@@ -215,8 +215,8 @@ SPLIT = Source(
     "Theorem 3.1 (noise in two parts), as profiles; Bok, Su, Altschuler 2024, Theorem 3.1; "
     "dpaudit 2026, proof in families.iterates.rules",
 )
-# In how many parts noise is split, and how many steps updates are linear in at most, from below.
-PARTS, LINEAR = 64, 256
+NOISE_PARTS = 64  # Parts into which noise is split for a lower bound.
+MOST_LINEAR_STEPS = 256  # Last steps over which updates are linear for a lower bound.
 
 unbounded(SampledLastIterate)
 GAUSSIAN.absent(
@@ -235,9 +235,12 @@ RENYI.absent(
 
 @lru_cache(maxsize=256)
 def choice(node: SampledLastIterate) -> tuple[int, int]:
-    """(m, parts of the noise beside the coins); (0, 0) given the coins, (0, PARTS) for no shift."""
+    """(m, parts of the noise beside the coins).
+
+    (0, 0) if the coins are given, (0, ``NOISE_PARTS``) without a shift.
+    """
     if any(map(unknowns, (*node.parameters.values(),))):
-        return 0, PARTS
+        return 0, NOISE_PARTS
     z, c, q = (
         float(enclose(n).mid()) for n in (node.noise_multiplier, node.contraction, node.rate)
     )
@@ -249,8 +252,8 @@ def choice(node: SampledLastIterate) -> tuple[int, int]:
             return max(square + 2 * math.log(q), 0)
         return math.log1p(q * q * math.expm1(square))
 
-    squares = {(0, 0): float(enclose(told(node)).mid()) ** 2, (0, PARTS): steps * sampled(z)}
-    beside = [(part, z * part / PARTS) for part in range(1, PARTS)]
+    squares = {(0, 0): float(enclose(told(node)).mid()) ** 2, (0, NOISE_PARTS): steps * sampled(z)}
+    beside = [(part, z * part / NOISE_PARTS) for part in range(1, NOISE_PARTS)]
     each = [(part, sampled(scale), z * z - scale * scale) for part, scale in beside]
     for m in _ladder(steps):
         apart = float(enclose(_start(node, m)).mid())
@@ -325,7 +328,7 @@ def sampled_last_iterate(node: SampledLastIterate) -> Losses:
     if parts == 0:
         pair = Normal(told(node))
     else:
-        share = Fraction(parts, PARTS)
+        share = Fraction(parts, NOISE_PARTS)
         step = (Mixed(Normal(1 / (z * share)), node.rate), Fraction(last) if last else node.steps)
         factors: list[Factor] = [step]
         if last:
@@ -345,7 +348,7 @@ def linear_steps(node: SampledLastIterate) -> int:
     """Over how many of the last steps linear updates are compared: about 4/5 of 1 / (1 - c)."""
     if node.diameter != 0 or unknowns(node.steps) or unknowns(node.contraction):
         return 1
-    most = min(int(node.steps), LINEAR)
+    most = min(int(node.steps), MOST_LINEAR_STEPS)
     if node.contraction == 1:
         return most
     wanted = Fraction(4, 5) / (1 - node.contraction)

@@ -14,12 +14,13 @@ delta_t(e) = 1 - e^e + e^e delta_t(-e), so that losses e >= 0 are enough.  Beyon
 delta is at most its value there, and at least 0.
 
 Sums are FFTs of length N in 64-bit floats, of delta times exp(``tilt`` e): an entry errs by at most
-``FFT_FACTOR`` log2(N) units of roundoff times the two 2-norms, which is added ``ERRORS`` times in
-every round.  N has factors 2, 3 and 5 only: either transform forward is within 12 u log2(N) of its
-own 2-norm (:mod:`dpaudit.profiles.fourier.compose`); of the one back every output is a sum of N
-products whose paths take r + 6 roundings a stage of radix r, 8 u log2(N) sum |a_j b_j| / N at most,
-and sum |a_j b_j| / N is at most the two 2-norms (Cauchy, Schwarz; Parseval).
-Small deltas are large under the tilt, so that the error is relative to them.
+``FFT_FACTOR`` log2(N) units of roundoff times the two 2-norms.  ``ERROR_FACTOR`` times this error
+is added in every round.  N has factors 2, 3 and 5 only.  Either forward transform is within
+12 u log2(N) of its own 2-norm (:mod:`dpaudit.profiles.fourier.compose`).  Every output of the
+inverse transform is a sum of N products whose paths take r + 6 roundings a stage of radix r, at
+most 8 u log2(N) sum |a_j b_j| / N, and sum |a_j b_j| / N is at most the product of the two 2-norms
+(Cauchy, Schwarz; Parseval).  Small deltas are large under the tilt, so the error is relative to
+them.
 """
 
 from __future__ import annotations
@@ -42,25 +43,37 @@ from dpaudit.profiles.fourier.transform import FFT_FACTOR
 from dpaudit.profiles.grid.triangles import Move, Rounds, farthest, place_at
 from dpaudit.profiles.interval import Interval, narrowest, rounded_down, rounded_up
 
-# The most rounds that are solved; up to FEW_MORE times as many have their lower bound.
-MOST_ROUNDS, FEW_MORE = 10_000, 1.2
+MOST_ROUNDS = 10_000  # Rounds up to which the game is solved.
+FEW_MORE = 1.2  # Up to this many times as many rounds, its lower bound is used.
 # Places of the three triangles from which a lower bound may choose in each round.
 LOWER_PLACES = (-1.0, 0.0, 1.0)
-# Nodes above and below, cells of places before the equilateral triangle, parts of each: where an
-# end may be this far from the truth, relative to epsilon, else the second, of many rounds the last.
-ROUGH, FEW, MANY, FAST = 0.02, 30, 2_500, (2_000, 4_000, 4, 16)
-FULL, LONG = (4_000, 5_500, 6, 20), (3_000, 6_000, 4, 16)
+ROUGH_WIDTH = 0.02  # Width, relative to epsilon up to 1, from which on the fast sizes do.
+FEW_ROUNDS = 30  # Rounds up to which the fast sizes do.
+MANY_ROUNDS = 2_500  # Rounds from which on the long sizes are used.
+# Nodes above and below, cells of places before the equilateral triangle, parts of each.
+FAST_SIZES = (2_000, 4_000, 4, 16)
+FULL_SIZES = (4_000, 5_500, 6, 20)  # The same for other widths and numbers of rounds.
+LONG_SIZES = (3_000, 6_000, 4, 16)  # The same for many rounds.
 # Ends, as angles, of splices of the swapped triangles: at losses above 0 others are chosen.
 SWAPPED = (0.0, 0.1, 0.3, 1.0)
-# Splices for each cell, where a cell's moves have masses of more than 1 and this.
-SPLICES, TOO_MUCH = 4, 1e-9
+SPLICES_PER_CELL = 4  # Splices for each cell, if a cell's moves have a total mass above 1.
+EXCESS_MASS = 1e-9  # Mass above 1 from which on that is done.
 # One solution answers down to each of these deltas; what one round leaves out of them.
 DELTA_FLOORS = tuple(10.0**-k for k in (6, 10, 15, 20, 30))
-LEFT_OUT, BEYOND, MOST_EXPONENT, COARSE, ABOVE = 1e-6, 1.08, 300.0, 1_000, 0.35
+LEFT_OUT = 1e-6  # Share of a floor of delta that all rounds together leave out.
+REACH_MARGIN = 1.08  # Factor on the largest loss that is followed.
+MOST_EXPONENT = 300.0  # Nats: the largest exponent of a tilt over all losses.
+COARSE_NODES = 1_000  # Nodes of the coarse grid on which tilts are compared.
+EDGE_PLACE = 0.35  # Place, in steps, of the first node beyond the edge of a round's losses.
 # The ranges of mu and of the rate in which the errors of 64-bit floats are bounded.
-SMALLEST_MU, LARGEST_MU, SMALLEST_RATE, LARGEST_RATE = 1 / 64, 6.0, 1e-7, 0.75
-# Room for a checker with roundings of its own: relative to 1 + epsilon, to delta, and times errors.
-MARGIN, DELTAS, ERRORS = 2e-5, 2e-4, 3
+SMALLEST_MU = 1 / 64
+LARGEST_MU = 6.0
+SMALLEST_RATE = 1e-7
+LARGEST_RATE = 0.75
+# Margin for a checker with rounding errors of its own, relative to 1 + epsilon,
+CHECKER_EPSILON = 2e-5
+CHECKER_DELTA = 2e-4  # relative to delta,
+ERROR_FACTOR = 3  # and as a factor on the errors found here.
 
 
 @dataclass(frozen=True)
@@ -104,7 +117,7 @@ def epsilon_game(
     floor = next((k for k, least in enumerate(DELTA_FLOORS) if least <= delta), None)
     if floor is None:
         return within
-    rough = width >= ROUGH * min(float(within.upper), 1.0)
+    rough = width >= ROUGH_WIDTH * min(float(within.upper), 1.0)
     above, below = played(record, times, floor, rough=rough)
     lower, upper = _lower_end(below, float(delta)), _upper_end(above, float(delta))
     own = Interval(
@@ -125,11 +138,11 @@ def delta_game(
     floor = next((k for k in range(len(DELTA_FLOORS)) if _scale(record, times, k)[1] >= at), None)
     if floor is None:
         return within
-    above, below = played(record, times, floor, rough=width >= ROUGH)
+    above, below = played(record, times, floor, rough=width >= ROUGH_WIDTH)
     i = min(int(at / above.size.step * (1 - 1e-12)), len(above.delta) - 1)
     k = int(at / below.size.step * (1 + 1e-12)) + 1
     upper, lower = float(above.delta[i]), float(below.delta[k]) if k < len(below.delta) else 0.0
-    upper, lower = min(upper * (1 + DELTAS), 1.0), lower * (1 - DELTAS)
+    upper, lower = min(upper * (1 + CHECKER_DELTA), 1.0), lower * (1 - CHECKER_DELTA)
     own = Interval(
         rounded_down(lower),
         rounded_up(upper),
@@ -157,7 +170,7 @@ def _shown(played: Played, side: str, epsilon: float, delta: Number) -> dict[str
 
 def _upper_end(played: Played, delta: float) -> float | None:
     """Between two nodes delta is below its chord in exp(epsilon)."""
-    delta *= 1 - DELTAS
+    delta *= 1 - CHECKER_DELTA
     low = np.flatnonzero(played.delta <= delta)
     if not len(low):
         return None
@@ -169,15 +182,15 @@ def _upper_end(played: Played, delta: float) -> float | None:
     epsilon = (i - 1) * played.size.step + math.log1p(
         min(share, 1.0) * math.expm1(played.size.step)
     )
-    return epsilon + MARGIN * (1 + epsilon) * min(epsilon, 1.0)
+    return epsilon + CHECKER_EPSILON * (1 + epsilon) * min(epsilon, 1.0)
 
 
 def _lower_end(played: Played, delta: float) -> float | None:
-    high = np.flatnonzero(played.delta > delta * (1 + DELTAS))
+    high = np.flatnonzero(played.delta > delta * (1 + CHECKER_DELTA))
     if not len(high) or high[-1] == 0:
         return None
     epsilon = int(high[-1]) * played.size.step
-    return max(epsilon - MARGIN * (1 + epsilon) * min(epsilon, 1.0), 0.0)
+    return max(epsilon - CHECKER_EPSILON * (1 + epsilon) * min(epsilon, 1.0), 0.0)
 
 
 def splices(rounds: Rounds, angles: Sequence[float]) -> list[Move]:
@@ -194,7 +207,7 @@ def _scale(record: Replacement, times: int, floor: int) -> tuple[float, float]:
     """
     mu, rate = float(record.mu), float(record.rate)
     tail = LEFT_OUT * DELTA_FLOORS[floor] / times
-    coarse = Rounds(mu, rate, farthest(mu, rate, tail) / COARSE, tail)
+    coarse = Rounds(mu, rate, farthest(mu, rate, tail) / COARSE_NODES, tail)
     masses = coarse.above(-1.0, 1.0).masses
     tilts = np.geomspace(0.01, MOST_EXPONENT, 200)
     losses = np.arange(-coarse.last, coarse.last + 1) * coarse.step
@@ -212,9 +225,15 @@ def played(
 ) -> tuple[Played, Played]:
     """Delta from above and from below, at losses up to about where delta is that of the floor."""
     mu, rate = float(record.mu), float(record.rate)
-    above, below, cells, parts = FAST if rough or times <= FEW else LONG if times > MANY else FULL
+    above, below, cells, parts = (
+        FAST_SIZES
+        if rough or times <= FEW_ROUNDS
+        else LONG_SIZES
+        if times > MANY_ROUNDS
+        else FULL_SIZES
+    )
     tilt, reach = _scale(record, times, floor)
-    reach *= BEYOND
+    reach *= REACH_MARGIN
     tail = LEFT_OUT * DELTA_FLOORS[floor] / times
     longest = farthest(mu, rate, tail)
     tilt = min(tilt, MOST_EXPONENT / (reach + longest))
@@ -224,13 +243,17 @@ def played(
     for nodes in (above, below):
         # No step so small that one round has more losses than all together.
         step = max(reach, longest) / nodes
-        step = edge / (max(math.ceil(edge / step - ABOVE), 1) + ABOVE) if edge > step else step
+        step = (
+            edge / (max(math.ceil(edge / step - EDGE_PLACE), 1) + EDGE_PLACE)
+            if edge > step
+            else step
+        )
         sizes.append(Size(step, math.ceil(reach / step), cells, parts, tilt, tail))
     rounds = Rounds(mu, rate, sizes[0].step, tail)
     first = rounds.path(-1.0, 0.0, cells, parts, tilt / 2)
-    if any(move.masses.sum() > 1 + TOO_MUCH for move in first):
-        sizes[0] = replace(sizes[0], cells=SPLICES * cells, parts=0)
-        first = splices(rounds, np.linspace(-1.0, 0.0, SPLICES * cells + 1).tolist())
+    if any(move.masses.sum() > 1 + EXCESS_MASS for move in first):
+        sizes[0] = replace(sizes[0], cells=SPLICES_PER_CELL * cells, parts=0)
+        first = splices(rounds, np.linspace(-1.0, 0.0, SPLICES_PER_CELL * cells + 1).tolist())
     most = [*first, *splices(rounds, SWAPPED)]
     finer = Rounds(mu, rate, sizes[1].step, tail)
     least = [finer.below(place) for place in LOWER_PLACES]
@@ -249,8 +272,8 @@ def _play(moves: list[Move], times: int, size: Size, *, upper: bool) -> Floats:
     sign = 1 if upper else -1
     # The mass that moves lack, and the relative rounding of exponentials.
     rounding = UNIT * (8 * tilt * float(losses[-1] - losses[0]) + 64)
-    lacks = np.array([[1 + sign * (ERRORS * move.lack + rounding)] for move in moves])
-    rests = np.array([[ERRORS * move.rest] for move in moves]) if upper else 0.0
+    lacks = np.array([[1 + sign * (ERROR_FACTOR * move.lack + rounding)] for move in moves])
+    rests = np.array([[ERROR_FACTOR * move.rest] for move in moves]) if upper else 0.0
     sums = masses.sum(axis=1)[:, None]
     raised, lowered = np.exp(tilt * losses), np.exp(-tilt * losses[last:])
     tilted = masses * np.exp(tilt * np.arange(-last, last + 1) * size.step)
@@ -258,7 +281,7 @@ def _play(moves: list[Move], times: int, size: Size, *, upper: bool) -> Floats:
     length = fft.next_fast_len(nodes + 2 * last + 2, real=True)
     kernels = fft.rfft(tilted, length, axis=1)
     norm = float(np.sqrt((tilted**2).sum(axis=1).max()))
-    factor = sign * ERRORS * FFT_FACTOR * math.log2(length) * UNIT * norm
+    factor = sign * ERROR_FACTOR * FFT_FACTOR * math.log2(length) * UNIT * norm
     x, away = np.exp(losses[:last]), -np.expm1(losses[:last])
     delta = np.zeros(nodes + 1)
     for _ in range(times):

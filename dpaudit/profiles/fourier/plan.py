@@ -17,28 +17,37 @@ from dpaudit.grids.discrete import Reals
 from dpaudit.profiles.fourier.search import gain
 from dpaudit.profiles.fourier.spectrum import Integers
 
-# Tilts that are tried: their logarithms lie RATIO apart.
-LARGEST_LOG_TILT, SMALLEST_LOG_TILT, RATIO = 24.0, -9.0, 0.2
+LARGEST_LOG_TILT = 24.0  # Largest log of a tilt that is tried.
+SMALLEST_LOG_TILT = -9.0  # Smallest log of a tilt that is tried.
+LOG_TILT_STEP = 0.2  # Spacing of the logs.
 # exp(-ALIASING_NATS) of delta may be lost to aliasing and to frequencies that are left out.
 ALIASING_NATS = 30.0
-# A tilt far below the best costs digits: delta's sum should stay above exp(-LEAST) of its terms.
-# SHARES: tilts that are tried; ROUNDING: the rounding error of each round, against the width.
-LEAST, SHARES, ROUNDING = 18.5, 20, 1e-14
-# For delta in absolute terms: exp(-ABSOLUTE) is left out, exp(STEEP) is a tilt's cost.
-ABSOLUTE, STEEP = 26.0, 5.0
-# A window shorter by e is worth so much of delta's size.
-# Few rounds lose fewer digits.
-DIGITS, SHORT, LONGER = 7.0, 300, 3
+# A tilt far below the best costs digits: delta's sum should stay above exp(-this) of its terms.
+DIGITS_NATS = 18.5
+TRIED_TILTS = 20  # Tilts below the best that are tried.
+ROUND_ROUNDING = 1e-14  # Rounding error of one round, compared with the width.
+ABSOLUTE_NATS = 26.0  # exp(-this) is left out if delta is bounded in absolute terms.
+STEEP_NATS = 5.0  # The cost of a tilt there is at most exp(this).
+DIGIT_COST = 7.0  # Nats by which delta may be smaller for a window shorter by a factor e.
+FEW_ROUNDS = 300  # Rounds up to which fewer digits are lost,
+FEW_ROUNDS_FACTOR = 3  # so that the nats above count this many times.
 SMOOTHING_SHARE = 0.7  # Share of the requested width that smoothing may use.
 
-CHEAP, FINEST = 2500, 0.2
+# Frequencies up to which more than needed are used, because they are cheap.
+CHEAP_FREQUENCIES = 2500
+LEAST_SMOOTHING = 0.2  # Smallest factor by which the smoothing is then reduced.
 WINDOW_MARGIN = 1.02  # Factor by which the ends of a window are moved outward.
 # Divided by 1 + tilt: the epsilon below which a width counts as absolute, not relative.
 LEAST_RELATIVE = 1e-2
-# Those above 0 last; 1 + t is exact, so that -1 - t is the same tilt of the swapped pair.
-POSITIVE = 1 + np.exp(np.arange(SMALLEST_LOG_TILT, LARGEST_LOG_TILT + RATIO / 2, RATIO)) - 1
-TILTS = np.concatenate((-1 - POSITIVE[::-1], np.linspace(-1, 0, 9), POSITIVE))
-GAINS = np.array([gain(float(tilt)) for tilt in POSITIVE])
+# Tilts above 0.  1 + t is exact, so that -1 - t is the same tilt of the swapped pair.
+POSITIVE_TILTS = (
+    1
+    + np.exp(np.arange(SMALLEST_LOG_TILT, LARGEST_LOG_TILT + LOG_TILT_STEP / 2, LOG_TILT_STEP))
+    - 1
+)
+# All tilts in order, those above 0 last.
+ALL_TILTS = np.concatenate((-1 - POSITIVE_TILTS[::-1], np.linspace(-1, 0, 9), POSITIVE_TILTS))
+GAINS = np.array([gain(float(tilt)) for tilt in POSITIVE_TILTS])
 # First loss, length, shifts.
 Window = tuple[float, float, tuple[float, float]]
 
@@ -97,9 +106,9 @@ class Table:
     @staticmethod
     def of(product: Tabulated) -> Table:
         """The table of a product."""
-        cumulants = product.outline(TILTS)
+        cumulants = product.outline(ALL_TILTS)
         finite = np.where(np.isnan(cumulants), np.inf, cumulants)
-        return Table(TILTS, finite, product)
+        return Table(ALL_TILTS, finite, product)
 
     def for_delta(
         self, log_delta: float, width: float, near: float = math.inf, sigma: float = math.inf
@@ -122,22 +131,22 @@ class Table:
         """
         best: Plan | None = None
         places = np.arange(self._positive.start, len(self.tilts))
-        lost = np.full(len(places), -ABSOLUTE)
+        lost = np.full(len(places), -ABSOLUTE_NATS)
         windows = self._windows(places, lost, near, self.product.mu)
         for k, window in zip(places, windows, strict=True):
             if window is None:
                 continue
             tilt = float(self.tilts[k])
-            spread = window[1] / (2 * math.sqrt(2 * ABSOLUTE))
+            spread = window[1] / (2 * math.sqrt(2 * ABSOLUTE_NATS))
             own = min(math.sqrt(SMOOTHING_SHARE * width * spread) / 3, sigma)
             place = np.array([k])
             [window] = self._windows(place, lost[:1], near, math.hypot(self.product.mu, own))
-            if window is None or tilt * -min(window[0], -near) > STEEP:
+            if window is None or tilt * -min(window[0], -near) > STEEP_NATS:
                 continue
             first, period, shifts = window
             if best is None or period < best.period:
-                count = math.ceil(min(math.sqrt(2 * ABSOLUTE) / own * period / 6, 1e12)) + 2
-                best = Plan(tilt, first, period, shifts, own, count, ABSOLUTE, spread, near)
+                count = math.ceil(min(math.sqrt(2 * ABSOLUTE_NATS) / own * period / 6, 1e12)) + 2
+                best = Plan(tilt, first, period, shifts, own, count, ABSOLUTE_NATS, spread, near)
         return best
 
     def largest(self, log_delta: float) -> float:
@@ -168,7 +177,7 @@ class Table:
 
     @property
     def _positive(self) -> slice:
-        return slice(len(TILTS) - len(POSITIVE), None)
+        return slice(len(ALL_TILTS) - len(POSITIVE_TILTS), None)
 
     @property
     def _upper(self) -> Reals:
@@ -184,10 +193,10 @@ class Table:
         allowed = width * min(max(near, LEAST_RELATIVE / (1 + steepest)), 1.0)
         sigma = min(math.sqrt(SMOOTHING_SHARE * allowed / (1 + steepest)), most)
         rounds = self.product.rounds
-        digits = DIGITS if rounds > SHORT else LONGER * DIGITS
-        least = min(LEAST, math.log(width / (ROUNDING * rounds)))
+        digits = DIGIT_COST if rounds > FEW_ROUNDS else FEW_ROUNDS_FACTOR * DIGIT_COST
+        least = min(DIGITS_NATS, math.log(width / (ROUND_ROUNDING * rounds)))
         best: tuple[float, Plan] | None = None
-        places = np.arange(start + steep, max(start + steep - SHARES, start) - 1, -1)
+        places = np.arange(start + steep, max(start + steep - TRIED_TILTS, start) - 1, -1)
         # Log of the mean of the payoff under the tilted law.
         with np.errstate(invalid="ignore"):
             sizes = np.minimum(log_delta + self.tilts[places] * near - self.cumulants[places], 0.0)
@@ -202,7 +211,11 @@ class Table:
             dropped = ALIASING_NATS - size
             count = math.sqrt(2 * dropped) / sigma * period / (2 * math.pi)
             # More frequencies than needed, where they are cheap.
-            less = min(max(count / CHEAP, FINEST), 1.0) if math.isinf(most) else 1.0
+            less = (
+                min(max(count / CHEAP_FREQUENCIES, LEAST_SMOOTHING), 1.0)
+                if math.isinf(most)
+                else 1.0
+            )
             cost = period * math.exp(min(-size / digits + max(-size - least, 0.0), 600.0))
             plan = Plan(
                 tilt,

@@ -15,15 +15,16 @@ from dpaudit.profiles.grid.stack import Stack
 FIRST_DELTA = 1e-20  # Delta for which the first grid is made, before the real one is known.
 SMALLEST_GUESS = 1e-290  # near the smallest float
 FIRST_WIDTH = 1e-2  # Relative width of the first grid.
-# Coarse grids that are tried, those between two cuts, how near two cuts may be, and the part of
-# its digits that delta may have less than what was cut.
-FEW_ATTEMPTS, ATTEMPTS, LEAST_BETWEEN, NEAR_POWER = 4, 7, 1e20, 0.75
-# TOLD: delta of the finite losses and the cut mass do not matter below this part of the mass at an
-# infinite loss; STEEP: the largest tilt there.
-TOLD, STEEP = 1e-9, 16.0
+FEW_ATTEMPTS = 4  # Coarse grids that are tried while every cut is above delta.
+MAX_ATTEMPTS = 7  # Coarse grids that are tried in all.
+LEAST_BETWEEN = 1e20  # The search ends when the ratio of its two bounds is below this.
+NEAR_POWER = 0.75  # A cut is accepted if delta is at most this power of it.
+# A delta of finite losses below this share of the mass at an infinite loss does not matter.
+INFINITE_SHARE = 1e-9
+MAX_TILT = 16.0  # The largest tilt there.
 TILT_RATIO = 0.2  # tilts are kept at ratios of e^.2
-# By how many such ratios less is tried, and errors that are this part of a bound are small.
-LESS_TILTED, NO_MATTER = (0, 1, 2, 3, 5), 1e-2
+LESS_TILTED = (0, 1, 2, 3, 5)  # Smaller tilts that are tried, in steps of ``TILT_RATIO``.
+SMALL_ERROR = 1e-2  # Errors below this share of a bound are small enough.
 GOOD_ROUNDING = 1e-6  # Relative rounding error up to which a sum is not repeated with another tilt.
 LARGEST_STEP = 0.125  # nats of a cell
 LEAST_LOG = -690.0  # Log of about the smallest positive float.
@@ -60,7 +61,7 @@ class OneSide:
                 if best is None or (candidate and self._is_better(candidate, best))
                 else best
             )
-            if best is not None and worst(best.delta) <= NO_MATTER:
+            if best is not None and worst(best.delta) <= SMALL_ERROR:
                 break
         return best
 
@@ -160,13 +161,13 @@ def _guess(parts: Parts, epsilon: float) -> tuple[float, float]:
     guess, tilt = FIRST_DELTA, 1.0
     guesses: list[tuple[float, float, float]] = []
     coarse, fine = 1.0, 0.0
-    for attempt in range(ATTEMPTS):
+    for attempt in range(MAX_ATTEMPTS):
         stack = on_grid(parts, first_step(parts, FIRST_WIDTH), guess).upper.stack
         tilt, log_delta = tilt_for_epsilon(stack, epsilon)
         delta = max(math.exp(min(max(log_delta, -700.0), 0.0)), SMALLEST_GUESS)
-        if delta < TOLD * stack.infinite and guess < stack.infinite:
+        if delta < INFINITE_SHARE * stack.infinite and guess < stack.infinite:
             # All but nothing of delta is at an infinite loss: no less need be cut, nor finely.
-            return max(guess, TOLD * stack.infinite), min(tilt, STEEP)
+            return max(guess, INFINITE_SHARE * stack.infinite), min(tilt, MAX_TILT)
         guesses.append((delta + stack.infinite, guess, tilt))
         if delta >= guess:
             if attempt == 0 or delta <= guess**NEAR_POWER:

@@ -45,23 +45,30 @@ from dpaudit.grids.noise import mixed_losses, unmixed_loss
 Complexes = NDArray[np.complexfloating[Any, Any]]
 # nats: exp(-RULE_NATS) is what a rule may err by, relative to M and per round.
 RULE_NATS = 30.0
-MOST_NODES, MOST_WORK, MOST_POINTS = 200_000, 10**9, 5000
+MOST_QUADRATURE_NODES = 200_000  # Nodes of a quadrature.
+MOST_WORK = 10**9  # Frequencies times losses of one transform.
+MOST_POINTS = 5000  # Points in x of a bound.
 MOST_OUTLINED = 100_000  # points of an outline
-CELL, LARGEST_SPAN = 0.025, 1e6
+CELL_WIDTH = 0.025  # Spacing, in nats, of a grid of losses.
+LARGEST_SPAN = 1e6  # Nats between the smallest and the largest loss.
 PANEL_PHASE = 16.0  # Radians of phase that the rule of one panel can follow.
 PANEL_NODES = 32  # Nodes of the Gauss-Legendre rule of one panel.
 # Parameters of ellipses of analyticity for the quadrature error; the smallest bound counts.
 BERNSTEIN_ELLIPSES = (1.2, 1.5, 2.0, 2.7, 3.6, 5.0, 7.0)
 SMALLEST_RATE = 1e-9  # smaller rates lose digits
-# Logs of smaller masses are no cap's; caps are multiples of 1 / PARTS.
-SMALLEST_LOG, PARTS = -600.0, 16
+SMALLEST_LOG = -600.0  # Log of the smallest mass for which a cap is set.
+CAP_PARTS = 16  # Caps are multiples of 1 / this.
 BLOCK_LOSSES = 256  # Losses evaluated at a time.
 PANEL_SCALES = (1.0, 0.6, 0.35)  # Lengths of panels that are tried, relative to the first choice.
 ERROR_MARGIN = 1 + 1e-6  # Factor on an error bound, above the rounding of its own evaluation.
-DISTANCES, SHIFTS, AT_ONCE = 1.3, (0.0, 0.5), 64
+DISTANCE_RATIO = 1.3  # Ratio of the distances in frequency at which the decay is bounded.
+# Shifts, in blocks, of the pairing of densities; the better one is taken.
+BLOCK_SHIFTS = (0.0, 0.5)
+DISTANCES_AT_ONCE = 64  # Distances that are evaluated at a time.
 OUTLINE_STEP = 0.35  # Step of the coarse grid on which moments are first estimated.
-# Points in x: of masses from above, and of pairs and of densities.
-CLOSE, APART, FARTHEST = 0.02, 0.04, 9.0
+MASS_SPACING = 0.02  # Spacing of points in x for masses from above.
+DENSITY_SPACING = 0.04  # Spacing of points in x for densities and their pairs.
+DENSITY_REACH = 9.0  # Largest |x| of these points.
 
 
 def _gauss_legendre(degree: int) -> tuple[Reals, Reals]:
@@ -130,9 +137,9 @@ class SampledNormal:
         ends = [-_quantile(share)]
         if not self.added:
             ends.append(self.mu - _quantile(share - math.log(self.rate)))
-        if math.isinf(PARTS * max(ends)):
+        if math.isinf(CAP_PARTS * max(ends)):
             return self
-        return replace(self, cap=math.ceil(PARTS * max(ends)) / PARTS)
+        return replace(self, cap=math.ceil(CAP_PARTS * max(ends)) / CAP_PARTS)
 
     @property
     def beyond(self) -> float:
@@ -344,7 +351,7 @@ def _edges(factor: SampledNormal, power: float, fastest: float, room: float, fin
     speed = np.maximum(speed, max(1.0, 2.2 * mu)) / 2 / finer
     passed = np.append(0.0, np.cumsum((speed[1:] + speed[:-1]) / 2 * np.diff(x)))
     panels = float(passed[-1])
-    if not panels * PANEL_NODES < MOST_NODES:
+    if not panels * PANEL_NODES < MOST_QUADRATURE_NODES:
         raise OutOfReach
     return np.interp(np.linspace(0.0, panels, math.ceil(panels) + 1), passed, x)
 
@@ -422,13 +429,13 @@ def _cut(factor: SampledNormal, power: float, edges: Reals) -> float:
 
     between, far = -math.inf, min(max(power, 0.0) * mu + 1, factor.cap)
     if high < far:
-        if far - high > CELL * MOST_NODES:
+        if far - high > CELL_WIDTH * MOST_QUADRATURE_NODES:
             return math.inf
-        points = np.arange(high, far + 2 * CELL, CELL)
+        points = np.arange(high, far + 2 * CELL_WIDTH, CELL_WIDTH)
         left, right = points[:-1], points[1:]
         nearest = np.where(left * right <= 0, 0.0, np.minimum(np.abs(left), np.abs(right)))
         cells = np.maximum(log_at(left), log_at(right)) - nearest**2 / 2
-        between = _log_sum(cells) + math.log(CELL)
+        between = _log_sum(cells) + math.log(CELL_WIDTH)
         high = float(points[-1])
     share = float(_share(np.array([mu * low - mu * mu / 2]), rate)[0])
     slopes = [-low - max(-power, 0.0) * mu * share]
@@ -499,9 +506,9 @@ def measured(factor: SampledNormal, tilt: float, edges: Reals) -> Reals:
 def _moved(factor: SampledNormal, made: Rule, power: float, turns: Reals) -> Reals:
     """E min(4, u^2 l^2) at most, by rectangles in x."""
     low, high = -9.0, min(9.0 + max(power, 1.0) * factor.mu, factor.cap)
-    if not high - low < CLOSE * MOST_POINTS:
+    if not high - low < MASS_SPACING * MOST_POINTS:
         raise OutOfReach
-    x = np.linspace(low, high, math.ceil((high - low) / CLOSE) + 1)
+    x = np.linspace(low, high, math.ceil((high - low) / MASS_SPACING) + 1)
     z = factor.mu * x - factor.mu * factor.mu / 2
     loss = mixed_losses(z, factor.rate)
     raised = np.maximum(power * loss[1:], power * loss[:-1]) - made.log_moment
@@ -516,8 +523,8 @@ def _moved(factor: SampledNormal, made: Rule, power: float, turns: Reals) -> Rea
 
 
 @lru_cache(maxsize=512)
-def decay_of(factor: SampledNormal, tilt: float, ratio: float = DISTANCES) -> Decay:
-    """Pairs of equal distance in loss, from the density at points ``APART`` apart.
+def decay_of(factor: SampledNormal, tilt: float, ratio: float = DISTANCE_RATIO) -> Decay:
+    """Pairs of equal distance in loss, from the density at points ``DENSITY_SPACING`` apart.
 
     Each distance is ``ratio`` times the next.
 
@@ -525,15 +532,15 @@ def decay_of(factor: SampledNormal, tilt: float, ratio: float = DISTANCES) -> De
     """
     quadrature = rule(factor, tilt, 0.0, RULE_NATS)
     mu, rate, power = factor.mu, factor.rate, factor.power(tilt)
-    low, high = -FARTHEST, min(FARTHEST + max(power, 1.0) * mu, factor.cap)
-    if (high - low) / APART > MOST_POINTS:
+    low, high = -DENSITY_REACH, min(DENSITY_REACH + max(power, 1.0) * mu, factor.cap)
+    if (high - low) / DENSITY_SPACING > MOST_POINTS:
         raise OutOfReach
-    x = np.arange(low, high, APART)
+    x = np.arange(low, high, DENSITY_SPACING)
     loss = mixed_losses(mu * x - mu * mu / 2, rate)
     own, density, slope = _density(factor, power, quadrature.log_moment, x, loss)
     spread = math.sqrt(float(quadrature.weights @ quadrature.losses**2))
     peak = float(loss[int(np.argmax(density))])
-    variation = 4 * math.exp(min(float(np.max(density + slope * APART)), 700.0))
+    variation = 4 * math.exp(min(float(np.max(density + slope * DENSITY_SPACING)), 700.0))
     # Beyond these points the density falls.
     first_share = math.exp(float(own[0])) / mu
     falling = high == factor.cap or high > (power + 1) * mu
@@ -543,23 +550,23 @@ def decay_of(factor: SampledNormal, tilt: float, ratio: float = DISTANCES) -> De
     count = max(math.ceil(math.log(6 * spread * variation / 0.05) / math.log(ratio)), 0)
     distances = 6 * spread * ratio ** -np.arange(count, dtype=float)
     paired = np.empty(count)
-    for k in range(0, count, AT_ONCE):
-        distance = distances[k : k + AT_ONCE, None]
+    for k in range(0, count, DISTANCES_AT_ONCE):
+        distance = distances[k : k + DISTANCES_AT_ONCE, None]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             partner = unmixed_loss(loss + distance, rate) / mu + mu / 2
         further = loss + distance
         _, other, other_slope = _density(factor, power, quadrature.log_moment, partner, further)
-        least = np.minimum(density - slope * APART, other - other_slope * APART)
-        mass = np.exp(least + own - mu * APART) * APART
+        least = np.minimum(density - slope * DENSITY_SPACING, other - other_slope * DENSITY_SPACING)
+        mass = np.exp(least + own - mu * DENSITY_SPACING) * DENSITY_SPACING
         # Slopes of a partner are below 1, as shares rise.
-        mass *= np.maximum(x, partner) + APART <= factor.cap
+        mass *= np.maximum(x, partner) + DENSITY_SPACING <= factor.cap
         best = np.zeros(len(distance))
-        for shift in SHIFTS:
+        for shift in BLOCK_SHIFTS:
             block = np.floor((loss - peak) / distance - shift)
             nested = (block[:, :-1] == block[:, 1:]) & (block[:, 1:] % 2 == 0)
             inside = nested[:, :-1] & nested[:, 1:]
             best = np.maximum(best, (inside * mass[:, 1:-1]).sum(axis=1))
-        paired[k : k + AT_ONCE] = np.minimum(2 * best * (1 - 1e-9), 1.0)
+        paired[k : k + DISTANCES_AT_ONCE] = np.minimum(2 * best * (1 - 1e-9), 1.0)
     return Decay(factor.times, distances, paired, variation)
 
 
@@ -572,7 +579,7 @@ def _density(
     with np.errstate(invalid="ignore", over="ignore"):
         own = math.log(mu * rate) + z - loss
         density = -x * x / 2 - math.log(2 * math.pi) / 2 + power * loss - log_moment - own
-        share = 1 / (1 + (1 - rate) / rate * np.exp(-z - mu * APART))
-        slope = np.abs(x) + APART + mu + abs(power + 1) * mu * share
+        share = 1 / (1 + (1 - rate) / rate * np.exp(-z - mu * DENSITY_SPACING))
+        slope = np.abs(x) + DENSITY_SPACING + mu + abs(power + 1) * mu * share
     finite = np.isfinite(density) & np.isfinite(slope)
     return own, np.where(finite, density, -np.inf), np.where(finite, slope, 0.0)

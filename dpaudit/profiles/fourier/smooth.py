@@ -56,7 +56,7 @@ from dpaudit.pairs.core import Outcomes
 from dpaudit.profiles.fourier.plan import Plan
 from dpaudit.profiles.fourier.rare import Rare
 from dpaudit.profiles.fourier.sampled import (
-    DISTANCES,
+    DISTANCE_RATIO,
     RULE_NATS,
     OutOfReach,
     SampledNormal,
@@ -68,11 +68,12 @@ from dpaudit.profiles.fourier.search import Parts
 from dpaudit.profiles.fourier.whole import MOST_OUTCOMES, SampledDiscrete
 
 Complexes = NDArray[np.complexfloating[Any, Any]]
-# Laplace factors of as many kinds make a smooth law, and grids slow.
-MANY, BLOCK = 8, 64
+MANY_KINDS = 8  # This many kinds of Laplace factors make a smooth law, for which grids are slow.
+BLOCK_FREQUENCIES = 64  # Frequencies that are evaluated at a time.
 # The most kinds of sampled factors: each has an integration rule of its own.
 MOST_KINDS = 10_000
-MOST_FREQUENCIES, LEAST_FREQUENCIES = 60_000, 400  # of a sum: at most, and always allowed
+MOST_FREQUENCIES = 60_000  # Frequencies of a sum, at most.
+LEAST_FREQUENCIES = 400  # Frequencies of a sum that are always allowed.
 MOST_FACTORS = 10**10  # rounds: floats hold their number with room
 BLOCK_NUMBERS = 2**21  # Complex numbers of one block, 32 MB.
 LARGEST_REACH = 1e5  # nats of a window
@@ -80,12 +81,13 @@ LARGEST_REACH = 1e5  # nats of a window
 MOST_SAMPLED = 40_000
 # The most points times frequencies of a smoothed sampled factor that a checker integrates.
 MOST_CHECKED = 10**9
-EDGES, MOST_EDGES = 1.05, 900  # ratio and number of frequencies at which the decay is bounded
+EDGE_RATIO = 1.05  # Ratio of the frequencies at which the decay is bounded.
+MOST_EDGES = 900  # Frequencies at which the decay is bounded, at most.
 MOST_SMOOTHING = 50.0  # standard deviation of added noise, in units of the loss
 # Ratio of the distances at which decay is bounded, if there are many kinds of factors.
 COARSE_DISTANCES = 1.4
-# More frequencies are worth a closer bound, at so many edges at once.
-CHEAP, STRIDE = 3000, 20
+CHEAP_FREQUENCIES = 3000  # More frequencies than this are worth a closer bound of the decay.
+EDGES_AT_ONCE = 20  # Edges at which that bound is computed at a time.
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ class Product:
         s = np.append(tilt - 1j * w, tilt)
         logs = others.logs(s)
         result: Complexes = logs[:-1] - logs[-1]
-        step = max(min(BLOCK, BLOCK_NUMBERS // len(s)), 1)
+        step = max(min(BLOCK_FREQUENCIES, BLOCK_NUMBERS // len(s)), 1)
         epsilons = self.epsilons[once]
         for k in range(0, len(epsilons), step):
             inner, moved = _laplace(epsilons[k : k + step, None], s[None, :])
@@ -246,7 +248,7 @@ def smooth_product(parts: Parts) -> Product | None:
     # The transforms of many kinds of factors do not fall, or only slowly; smoothing makes them
     # fall.  Sampled factors of one kind have losses of many kinds.
     drawn = len(sampled) + len(discrete) + sum(pair.noise is not pair for pair, _ in parts)
-    smooth = len(normals) or drawn or several >= MANY
+    smooth = len(normals) or drawn or several >= MANY_KINDS
     if not recognised or not smooth or len(normals) > 1 or len(sampled) > MOST_KINDS:
         return None
     if sum(times for _, times in parts) > MOST_FACTORS:
@@ -591,13 +593,13 @@ def _by_normal(mu: float, plan: Plan) -> Kept:
 def _by_pairs(product: Product, plan: Plan) -> Kept:
     """The others: (2 / W) sum of |Phi_j| 4 / w_j at most, that is (4 / pi) sum of |Phi_j| / j."""
     unit = 2 * math.pi / plan.period
-    w = max(unit, 1 / plan.spread) * EDGES ** np.arange(MOST_EDGES)
+    w = max(unit, 1 / plan.spread) * EDGE_RATIO ** np.arange(MOST_EDGES)
     bounds = -(product.mu**2) * w * w / 2
-    ratio = DISTANCES if len(product.sampled) < MANY else COARSE_DISTANCES
+    ratio = DISTANCE_RATIO if len(product.sampled) < MANY_KINDS else COARSE_DISTANCES
     for factor in product.sampled:
         bounds = bounds + decay_of(factor, plan.tilt, ratio).bounds(w)
     start = _first_below(bounds, -plan.dropped)
-    if plan.frequencies > CHEAP < w[min(start, MOST_EDGES - 1)] / unit:
+    if plan.frequencies > CHEAP_FREQUENCIES < w[min(start, MOST_EDGES - 1)] / unit:
         start = _measured(product, plan, w[: start + 1], bounds)
     if start >= MOST_EDGES - 1 or not float(w[start]) < MOST_SAMPLED * unit:
         raise OutOfReach
@@ -620,11 +622,11 @@ def _measured(product: Product, plan: Plan, edges: Reals, bounds: Reals) -> int:
     """
     last = len(edges)
     while last > 1:
-        part = slice(max(last - STRIDE, 0), last)
+        part = slice(max(last - EDGES_AT_ONCE, 0), last)
         try:
             own = [measured(factor, plan.tilt, edges[part]) for factor in product.sampled]
         except OutOfReach:
-            last -= STRIDE // 2
+            last -= EDGES_AT_ONCE // 2
             continue
         inside = slice(part.start, last - 1)
         lower = sum(own) - product.mu**2 * edges[inside] ** 2 / 2

@@ -20,16 +20,21 @@ from dpaudit.profiles.fourier.smooth import Product, Series, series, smooth_prod
 from dpaudit.profiles.fourier.steps import first_step
 from dpaudit.profiles.interval import Interval, narrowest, rounded_down, rounded_up
 
-TOLERANCE, WIDTH = 1e-8, 1e-4
-# For a checker, relative to delta: of few frequencies, many, a smoothing; errors like those here.
-CHECKER_ROOM, FEW, CHECKER_ERRORS = (1e-9, 1e-7, 1e-6), 200, 3
+# Tolerance of a root in epsilon, relative to the smoothing's variance or to epsilon.
+ROOT_TOLERANCE = 1e-8
+COARSEST_WIDTH = 1e-4  # A larger requested width is treated as this when masses are cut.
+# Margin for a checker, relative to delta: with few frequencies, many, or a smoothing.
+CHECKER_ROOM = (1e-9, 1e-7, 1e-6)
+FEW_FREQUENCIES = 200  # Frequencies up to which the first holds.
+CHECKER_ERRORS = 3  # Factor on the errors found here, for a checker's own.
 REFINEMENTS = 7  # Most attempts.
 LEAST_FACTOR = 1 / 64  # Smallest factor by which one attempt reduces the width asked for.
 # Share exp(-this) of the width, relative to delta, that the truncation may leave out.
 LEFT_OUT_NATS = 3.0
 RARE_RATIO = 1.5  # Losses above this many times epsilon are summed apart in a second attempt.
 VERY_RARE_RATIO = 4.0  # Losses above this many times epsilon are summed apart at once.
-ROUGH, COARSER = 1000, 4
+HOPELESS_RATIO = 1000  # Widths so many times the requested one end the search.
+WIDTH_GROWTH = 4  # Factor on the width after an attempt that failed.
 STEP_GROWTH = 1.5  # Factor by which the step of a bracketing search grows.
 LEAST_NARROWING = 1.2  # If an attempt narrows the gap by a smaller factor, it is the last.
 WIDTH_TOLERANCE = 1.1  # An interval up to this many times the requested width is accepted.
@@ -104,8 +109,8 @@ def _refined(
             settled = best is not None
             if not settle:
                 break
-            width_asked, sigma = COARSER * width_asked, math.inf
-            if width_asked > ROUGH * width:
+            width_asked, sigma = WIDTH_GROWTH * width_asked, math.inf
+            if width_asked > HOPELESS_RATIO * width:
                 break
             continue
         best = solved if best is None else narrowest(best, solved)
@@ -174,7 +179,7 @@ def _split(parts: Parts, whole: tuple[Product, Table], goal: float, width: float
 
 def _rare(log_delta: float, width: float) -> float:
     """Log of what may be left out, as a part of delta far below a relative width."""
-    log_mass = log_delta + math.log(min(width, WIDTH)) - LEFT_OUT_NATS
+    log_mass = log_delta + math.log(min(width, COARSEST_WIDTH)) - LEFT_OUT_NATS
     return float(math.floor(log_mass)) if math.isfinite(log_mass) else -math.inf
 
 
@@ -228,7 +233,7 @@ def _end(made: Series, log_delta: float, sign: int, near: float) -> float | None
     """
     # Logs are off by a few roundings of their size; and room for a checker with errors of its own.
     log_delta -= sign * 16 * UNIT * (abs(log_delta) + 8)
-    log_delta -= sign * CHECKER_ROOM[2 if made.sigma > 0 else len(made.transform) > FEW]
+    log_delta -= sign * CHECKER_ROOM[2 if made.sigma > 0 else len(made.transform) > FEW_FREQUENCIES]
     low, high = max(made.first, 0.0), made.first + made.period
 
     def excess(epsilon: float) -> float:
@@ -249,7 +254,7 @@ def _end(made: Series, log_delta: float, sign: int, near: float) -> float | None
         if left <= low:
             return low if low == 0 or sign > 0 else None
         right, left, step = left, max(left - step, low), STEP_GROWTH * step
-    tolerance = TOLERANCE * min(made.plan.sigma**2 * (1 + made.tilt), right, 1.0)
+    tolerance = ROOT_TOLERANCE * min(made.plan.sigma**2 * (1 + made.tilt), right, 1.0)
     root = float(optimize.brentq(excess, left, right, xtol=max(tolerance, 1e-300)))
     step = max(tolerance, 4e-16 * root)
     for _ in range(60):
@@ -269,7 +274,7 @@ def _shown(made: Series, epsilon: float, sign: int) -> dict[str, str]:
     caps += [factor.cap for factor in product.discrete]
     return {
         "form": "closed transforms",
-        "step": str(Fraction(first_step(made.product.parts, WIDTH))),
+        "step": str(Fraction(first_step(made.product.parts, COARSEST_WIDTH))),
         "smoothing": repr(made.sigma),
         "side": "upper" if sign > 0 else "lower",
         "epsilon": repr(float(epsilon)),

@@ -34,8 +34,8 @@ COVER_EXPONENT = 40.0  # nats: frequencies with a smaller transform are left out
 MOST_INTERVALS = 400  # of frequencies that are covered
 # Angles in one array.
 AT_ONCE = 2**19
-# A unit of work is so many complex products of a matrix, or so many cosines and sines.
-PRODUCTS, TURNS = 500, 20
+PRODUCTS_PER_UNIT = 500  # Complex products of a matrix in one unit of work (a microsecond).
+TURNS_PER_UNIT = 20  # Cosines and sines in one unit of work.
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,10 @@ def at_angles(rows: Rows, angles: Reals) -> Complexes:
 def _sums(rows: Rows, inner: Reals, outer: Callable[[Integers], Reals]) -> Complexes:
     """A few factors at a time: of all of them the angles would be the largest array by far."""
     angles = inner.shape[1]
-    units = rows.matrix.size * angles / PRODUCTS + (inner.size + len(rows.leads) * angles) / TURNS
+    units = (
+        rows.matrix.size * angles / PRODUCTS_PER_UNIT
+        + (inner.size + len(rows.leads) * angles) / TURNS_PER_UNIT
+    )
     spend(units, f"the transform of a privacy profile at {angles} frequencies")
     low, high = np.cos(inner), np.sin(inner)
     ends = np.append(rows.starts[1:], len(rows.leads))

@@ -8,9 +8,11 @@ from dpaudit.profiles.fourier.search import Parts
 
 LARGEST_STEP = 0.125  # nats of a cell
 STEP_SAFETY = 0.75  # Factor on the grid step that the predicted error would allow.
-# The relative distance by which a loss with an atom lies beyond its node.  It exceeds the outward
+# Relative distance by which a loss with an atom lies beyond its node.  It exceeds the outward
 # rounding of masses, so that the atom's chord ends on the node.
-ALIGNMENT, BEYOND, MOST_BEYOND = 2.0**-40, 2.0**-44, 2.0**-10
+ALIGNMENT = 2.0**-40
+LEAST_BEYOND = 2.0**-44  # The same as a distance in nats, for small losses.
+MOST_BEYOND = 2.0**-10  # The same, relative, at most.
 LARGEST_ALIGNED = 8.0  # nats of a step that is aligned with a loss
 MULTIPLE_TOLERANCE = 1e-12  # Relative error within which one loss counts as a multiple of another.
 
@@ -30,7 +32,7 @@ def aligned(parts: Parts, step: float) -> float:
     multiples = [other / anchor for other in anchors]
     if any(abs(times - round(times)) > MULTIPLE_TOLERANCE * times for times in multiples):
         return _short(step)
-    less = 1 - min(max(ALIGNMENT, BEYOND / anchor), MOST_BEYOND)
+    less = 1 - min(max(ALIGNMENT, LEAST_BEYOND / anchor), MOST_BEYOND)
     if all(pair.is_discrete and pair.anchors is not None for pair, _ in parts):
         return anchor / math.ceil(anchor / max(step, LARGEST_ALIGNED)) * less
     return anchor / max(math.ceil(anchor / step), 1) * less

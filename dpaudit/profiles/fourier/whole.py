@@ -19,11 +19,13 @@ from dpaudit.grids.discrete import Reals
 from dpaudit.grids.noise import mixed_losses, theta
 from dpaudit.pairs.discrete_normal import FLOAT_DEVIATIONS
 
-# Masses beyond ``ALL`` deviations and two; exponents of those within, whose roundings add up.
-NEGLIGIBLE, LARGEST_EXPONENT = 1e-305, 750.0
+NEGLIGIBLE = 1e-305  # Mass beyond ``FLOAT_DEVIATIONS`` standard deviations and two.
+# Nats: largest exponent of the masses within, whose rounding errors add up.
+LARGEST_EXPONENT = 750.0
 # So many outcomes: more are near enough to a normal law for a grid.
 MOST_OUTCOMES = 4000
-LOWEST_SHARE, LEAST_SHARE = 1e-6, 1e-280
+LOWEST_SHARE = 1e-6  # Share of the mass left out that lies below the smallest number summed.
+LEAST_SHARE = 1e-280  # Masses left out are at least this, because smaller ones underflow.
 
 
 @dataclass(frozen=True)

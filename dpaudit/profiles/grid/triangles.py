@@ -64,8 +64,9 @@ from dpaudit.grids.cells import UNIT
 from dpaudit.grids.discrete import Floats
 from dpaudit.grids.noise import NORMAL_FACTOR, lower_normal, quantile
 
-# Bounds on the strip's half width: itself, times the side s, and times the bend of the normal part.
-WIDEST, LARGEST_TURN, LARGEST_BEND = 1.6, 2.9, 3.0
+WIDEST = 1.6  # Bound on the half width of the strip of analyticity,
+LARGEST_TURN = 2.9  # on it times the side s,
+LARGEST_BEND = 3.0  # and on it times the bend of the normal part.
 TRAPEZOID_NATS = 44.0  # The error of trapezoid sums is exp(-this) relative to delta.
 TRAPEZOID_REACH = 16.0  # Noise multiples up to which that holds.
 BLOCK_LOSSES = 48  # Losses evaluated at a time.

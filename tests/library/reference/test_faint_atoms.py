@@ -86,6 +86,6 @@ def test_faint_laplace_noise_is_near_and_confirmed(scale: int, rounds: int) -> N
 def test_a_node_on_the_atom_itself_says_little_from_below(monkeypatch: pytest.MonkeyPatch) -> None:
     """Moved outward, the atom's masses lie below the node: the chord ends a node earlier."""
     pair: Pair = product([(LaplaceShift(F(1, 1000)), F(10_000))])
-    monkeypatch.setattr(steps, "BEYOND", 0.0)
+    monkeypatch.setattr(steps, "LEAST_BEYOND", 0.0)
     found = epsilon_interval(pair, F(1, 10**5))
     assert found.upper - found.lower > found.upper / 1000

@@ -95,7 +95,7 @@ def test_the_checkers_constants_are_those_of_every_radix_too() -> None:
         assert (radix + 6) * math.sqrt(radix) <= 12 * math.log2(radix)
         assert radix + 6 <= 8 * math.log2(radix)
     assert check_fourier.FFT_FACTOR > 2 * 12
-    assert min(check_game.FFT_FACTOR, game.ERRORS * FFT_FACTOR) > 2 * 12 + 8
+    assert min(check_game.FFT_FACTOR, game.ERROR_FACTOR * FFT_FACTOR) > 2 * 12 + 8
 
 
 @pytest.mark.parametrize("size", [2**9, 3 * 2**7, 5 * 2**6])

@@ -81,7 +81,7 @@ def test_without_extended_precision_other_routes_answer(monkeypatch: pytest.Monk
     node, scope = dp.Compose(dp.ZCDP("0.1"), dp.Laplace("l", 2)), dp.central("add_remove")
     assert "profile" in dp.account(node, scope).routes()
     with_profile = dp.account(node, scope).converted("profile", "1e-5")
-    monkeypatch.setattr(values, "MANTISSA", 52)
+    monkeypatch.setattr(values, "MANTISSA_BITS", 52)
     with pytest.raises(dp.Unsupported, match="longdouble has 52 bits"):
         dp.account(node, scope).converted("profile", "1e-5")
     without = dp.account(node, scope).epsilon("1e-5")

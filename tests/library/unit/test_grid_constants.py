@@ -93,7 +93,7 @@ def test_the_largest_over_all_scores_is_above_the_truth_and_near(setting: str) -
     e, kappa, offset, slope = (Fraction(word) for word in setting.split())
     pair = Thresholded(e, kappa, offset, slope)
     family = scored.family_of(pair)
-    factor = 1 + scored.ROUNDING * (1 + 1 / float(family.mu.min()))
+    factor = 1 + scored.RATIO_ROUNDING * (1 + 1 / float(family.mu.min()))
     with mpmath.workdps(50):
         for epsilon in (0.0, float(e) / 2, float(e) * (1 - 1e-14), float(e), 2 * float(e)):
             at = np.array([epsilon - scored._blur(pair, epsilon)])

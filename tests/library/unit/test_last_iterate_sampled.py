@@ -17,7 +17,7 @@ import dpaudit as dp
 from dpaudit.check.theorem import bound
 from dpaudit.errors import CertificateRejected, InvalidParameter, Unsupported
 from dpaudit.families.iterates import SampledLastIterate, rules
-from dpaudit.families.iterates.rules import PARTS, choice
+from dpaudit.families.iterates.rules import NOISE_PARTS, choice
 from dpaudit.profiles.answers import delta_interval
 from dpaudit.scope import Trust
 
@@ -158,10 +158,10 @@ def test_without_its_shifts_the_bound_would_be_exceeded(monkeypatch: pytest.Monk
     z, steps, rate, diameter = 2.0, 400, 0.2, 2.0
     node = SampledLastIterate("x", 2, steps, F(1, 5), 1, 2)
     p, q = projected_masses(z, steps, rate, diameter)
-    monkeypatch.setattr(rules, "choice", lambda node: (1, PARTS - 1))
+    monkeypatch.setattr(rules, "choice", lambda node: (1, NOISE_PARTS - 1))
     monkeypatch.setattr(rules, "_start", lambda node, last: F(0))
     wrong = rules.sampled_last_iterate(node).remove[0]
-    few = dp.PoissonSampled(dp.Gaussian("g", 2 * F(PARTS - 1, PARTS)), F(1, 5))
+    few = dp.PoissonSampled(dp.Gaussian("g", 2 * F(NOISE_PARTS - 1, NOISE_PARTS)), F(1, 5))
     assert wrong.text == dp.account(few, SCOPE).step("profile").value.remove[0].text
     assert hockey_stick(p, q, 0.5) > 1.2 * ends(few, 0.5)[1]
 
@@ -173,7 +173,7 @@ def test_no_choice_of_window_and_split_is_refuted_by_a_projected_run(
     """Every m and r give a bound, good or not."""
     node = SampledLastIterate("x", 1, 100, F(1, 2), 1, 1)
     p, q = projected_masses(1.0, 100, 0.5, 1.0)
-    for made in ((1, 5), (1, 60), (3, 32), (20, 40), (99, 63), (0, 0), (0, PARTS)):
+    for made in ((1, 5), (1, 60), (3, 32), (20, 40), (99, 63), (0, 0), (0, NOISE_PARTS)):
         monkeypatch.setattr(rules, "choice", lambda node, made=made: made)
         losses = rules.sampled_last_iterate(node)
         for epsilon in (0.5, 1.0):
@@ -197,7 +197,7 @@ def test_the_choice_is_no_worse_than_that_of_altschuler_and_talwar() -> None:
         node = SampledLastIterate("x", z, 10**6, q, 1, diameter)
         theirs = min(order_two(node, m, math.sqrt(0.5)) for m in range(1, 5_000))
         window, parts = choice(node)
-        assert order_two(node, window, parts / PARTS) <= theirs * 1.001
+        assert order_two(node, window, parts / NOISE_PARTS) <= theirs * 1.001
 
 
 @pytest.mark.quality
@@ -232,7 +232,7 @@ def test_the_checker_states_the_same_and_reads_the_choice_only() -> None:
     assert bound("profile", node, [], step.witness).text == step.value.text
     for wrong in (
         {"linear": 2, "parts": 3, "steps": 7},
-        {"linear": 1, "parts": PARTS, "steps": 7},
+        {"linear": 1, "parts": NOISE_PARTS, "steps": 7},
         {"linear": 1, "parts": 3},
         {"linear": 1, "steps": 7},
         {"linear": 1, "parts": 3, "steps": 10**6},
@@ -242,7 +242,7 @@ def test_the_checker_states_the_same_and_reads_the_choice_only() -> None:
             bound("profile", node, [], wrong)
     free = SampledLastIterate("x", 4, 10, F(1, 100))
     with pytest.raises(CertificateRejected, match="at most the number of steps"):
-        bound("profile", free, [], {"linear": 11, "parts": PARTS})
+        bound("profile", free, [], {"linear": 11, "parts": NOISE_PARTS})
 
 
 def test_what_has_no_rule_says_so_and_bad_input_is_refused() -> None:
@@ -264,7 +264,7 @@ def test_what_has_no_rule_says_so_and_bad_input_is_refused() -> None:
     with pytest.raises(InvalidParameter, match="diameter"):
         SampledLastIterate("x", 2, 5, F(1, 2), 1, -1)
     steps = sympy.Symbol("T", positive=True, integer=True)
-    assert choice(SampledLastIterate("x", 2, steps, F(1, 2))) == (0, PARTS)
+    assert choice(SampledLastIterate("x", 2, steps, F(1, 2))) == (0, NOISE_PARTS)
 
 
 # --- what is reached of projected runs on all records ---------------------------------------------

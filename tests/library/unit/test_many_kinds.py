@@ -53,7 +53,7 @@ def test_a_hundred_kinds_have_a_closed_transform(monkeypatch: pytest.MonkeyPatch
     parts = dp.account(dp.Compose(*kinds(100)), REPLACE).step("profile").value.pairs[0].factors
     whole = tuple((pair, int(times)) for pair, times in parts)
     assert smooth.smooth_product(whole) is not None
-    monkeypatch.setattr(smooth, "MANY", 101)
+    monkeypatch.setattr(smooth, "MANY_KINDS", 101)
     assert smooth.smooth_product(whole) is None
 
 

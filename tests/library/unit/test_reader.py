@@ -140,7 +140,7 @@ def test_no_author_makes_the_first_part_longer(
         name: ["word " * 500] * 9 for name in ("contact", "purpose", "licence", "retention")
     }
     assert count(first_part(render_html(long, spoken=spoken))) <= MOST_WORDS
-    for name in ("LONG", "SENTENCE", "MIDDLE", "SHORT"):
+    for name in ("LONG_WORDS", "SENTENCE_WORDS", "MIDDLE_WORDS", "SHORT_WORDS"):
         monkeypatch.setattr(reader, name, 10_000)
     monkeypatch.setattr(reader._line, "__defaults__", (10_000, None))
     assert count(first_part(render_html(long, spoken=spoken))) > MOST_WORDS
@@ -265,7 +265,7 @@ def test_sentences_of_dpaudits_own_are_not_cut(
     texts = [text for one in certificates.values() for text in own(one)]
     assert len(texts) >= 9
     assert [text for text in texts if text.endswith("…")] == []
-    monkeypatch.setattr(reader, "SENTENCE", 20)
+    monkeypatch.setattr(reader, "SENTENCE_WORDS", 20)
     assert any(text.endswith("…") for text in own(certificates["training"]))
 
 
