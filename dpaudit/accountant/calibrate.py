@@ -24,10 +24,11 @@ from dpaudit.nodes import Node, postorder
 from dpaudit.scope import Scope
 
 DEFAULT_DIGITS = 6  # Significant digits of a calibrated value, unless the caller asks for others.
-# Exponents of 2 are tried below this: one by one downward, and for whole numbers; else DOUBLINGS.
+# Exponents of 2 below this are tried one by one downward, and upward for whole numbers; real
+# symbols are tried upward at ``UPWARD_EXPONENTS``.
 LARGEST_POWER = 40
 # Exponents of 2 tried upward from a value of 1; real symbols stay below 2^128.
-DOUBLINGS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+UPWARD_EXPONENTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 SEARCH_DIGITS = 12  # significant digits of the values tried on the way: short fractions are cheap
 STEPS_OUT = 20  # steps in the last digit before the search gives up
 # Claimed or computed values up to this count as 0, because a search uses their logarithms.
@@ -289,7 +290,7 @@ def _powers(problem: _Problem) -> tuple[Fraction, Fraction]:
 
 def _exponents(problem: _Problem, way: Fraction) -> Sequence[int]:
     """Exponents to try.  Accounts with little noise are slow, so steps are short only there."""
-    return range(1, LARGEST_POWER) if way < 1 or problem.symbol.is_integer else DOUBLINGS
+    return range(1, LARGEST_POWER) if way < 1 or problem.symbol.is_integer else UPWARD_EXPONENTS
 
 
 def _no_power(
@@ -313,7 +314,9 @@ def _halved_powers(problem: _Problem) -> tuple[Fraction, Fraction] | None:
     """
     two = Fraction(2)
     low, high = (
-        (0, LARGEST_POWER - 1) if problem.symbol.is_integer else (1 - LARGEST_POWER, DOUBLINGS[-1])
+        (0, LARGEST_POWER - 1)
+        if problem.symbol.is_integer
+        else (1 - LARGEST_POWER, UPWARD_EXPONENTS[-1])
     )
     low_holds, high_holds = (_sign(problem, two**power) for power in (low, high))
     if low_holds is None or high_holds is None:

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpaudit.accountant.account import Bound, account
-from dpaudit.accountant.calibrate import DOUBLINGS, LARGEST_POWER, NoValue, calibrate
+from dpaudit.accountant.calibrate import LARGEST_POWER, UPWARD_EXPONENTS, NoValue, calibrate
 from dpaudit.errors import InvalidParameter, Unsupported
 from dpaudit.exact import Number, decimal_upper, enclose, exact, is_symbolic, readable, unknowns
 from dpaudit.exact.domains import integer, non_negative, positive
@@ -438,7 +438,7 @@ def _least_sigma(node: Node, scope: Scope, level: Number, chance: Number, called
     try:
         calibrated = calibrate(node, scope, ApproxDP(level, chance))
     except NoValue as error:
-        tried = f"that was tried, from 2^{1 - LARGEST_POWER} to 2^{DOUBLINGS[-1]}"
+        tried = f"that was tried, from 2^{1 - LARGEST_POWER} to 2^{UPWARD_EXPONENTS[-1]}"
         tried_texts = {True: f"every sigma {tried}", False: f"no sigma {tried}", None: "no sigma"}
         way = "smaller" if error.holds else "larger"
         raise Unsupported(

@@ -49,7 +49,7 @@ PILOTS_PER_SEARCH = 12
 # Runs, and pilot runs, of a program that draws a public order of the records in each run.
 RUNS_WITH_PUBLIC_ORDER = 200, 20
 RUNS_PER_CALL = 500  # Runs that are made at once.
-COMPARED_RUNS = 12  # Runs that a second replay reads again, to compare the two.
+COMPARED_RUNS = 12  # Runs that are replayed a second time, to compare the two replays.
 MU_DELTA = 1e-6  # at which a proposal for mu is sought
 # Further deltas at whose epsilons mu is tested: noise modulo a number has smaller rare losses than
 # Gaussian noise with the same common losses.
@@ -58,7 +58,7 @@ LARGEST_BAND_DELTA = 0.1  # of a confidence band, which ends at the smallest del
 FIRST_SHIFT = 1.0  # First shift of a proposal, in standard deviations of noise.
 MOST_SHIFT = 500.0  # Largest shift of a proposal, in standard deviations of noise.
 # Probabilities, tried in turn, that a secret batch holds the record that differs.
-INCLUDE = (0.3, 0.1, 0.03, 0.9)
+INCLUSION_PROBABILITIES = (0.3, 0.1, 0.03, 0.9)
 FIRST_SHIFTS = (1.0, 2.5)  # First shifts of the proposal for each, in standard deviations of noise.
 # Pilots that are continued with as many runs again, after the first and the second round.
 SURVIVORS = (6, 3)
@@ -352,7 +352,9 @@ class Search:
         starts = [Proposal(FIRST_SHIFT)]
         if self.sampled:
             shifts = FIRST_SHIFTS if self.pilot >= PILOT_RUNS else FIRST_SHIFTS[:1]
-            starts = [Proposal(shift, share) for share in INCLUDE for shift in shifts]
+            starts = [
+                Proposal(shift, share) for share in INCLUSION_PROBABILITIES for shift in shifts
+            ]
         either: list[list[Tried]] = []
         for side in (FIRST, SECOND):
             tried = [self._try(side, start) for start in starts]

@@ -33,8 +33,9 @@ from dpaudit.storage.evidence import Evidence
 SUMS, README, SCHEMA = "SHA256SUMS", "README.txt", "certificate_schema.json"
 CERTIFICATE, PUBLISHED, PLAN, PAGES = "certificate", "published", "plan", "pages"  # folders
 MOST_FILES = 1_000  # files of an archive that is opened
-LARGEST = 2 * 2**30  # bytes of all files of an archive together, unpacked
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a ZIP file can hold; the same in each
+MAX_UNPACKED_BYTES = 2 * 2**30  # Bytes of all files of an archive together, unpacked.
+# The earliest time that a ZIP file can hold: archives do not depend on the clock.
+_ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 _LINE = re.compile(r"([0-9a-f]{64})  ([^\n\\]+)")
 
 Json = Mapping[str, Any]
@@ -158,9 +159,12 @@ def _unpack(path: Path, folder: Path) -> None:
         with zipfile.ZipFile(path) as source:
             entries = source.infolist()
             names_taken: set[str] = set()
-            if len(entries) > MOST_FILES or sum(entry.file_size for entry in entries) > LARGEST:
+            if (
+                len(entries) > MOST_FILES
+                or sum(entry.file_size for entry in entries) > MAX_UNPACKED_BYTES
+            ):
                 raise CertificateRejected(
-                    f"{path}: more than {MOST_FILES} files or {LARGEST} bytes"
+                    f"{path}: more than {MOST_FILES} files or {MAX_UNPACKED_BYTES} bytes"
                 )
             for entry in entries:
                 # Some file systems and programs take names for one that differ in case alone.
@@ -242,7 +246,7 @@ def _zipped(contents: Mapping[str, bytes]) -> bytes:
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(contents):
-            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry = zipfile.ZipInfo(name, _ZIP_EPOCH)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = (stat.S_IFREG | 0o644) << 16
             archive.writestr(entry, contents[name])

@@ -23,9 +23,11 @@ from dpaudit.curator.mechanism import Mechanism
 # Names of the rows of audits whose bounds are not printed as attacked.
 STAND_IN, FOUND = "stand_in:", "found:"
 NAMES = {STAND_IN: " on a stand-in", FOUND: " on made-up records"}
-FOUND_PAIRS = 10**6  # keeps the draws of audits on found pairs apart from those of suites
-STEEPER = 2 * 10**6  # those on a steeper loss
-SUITES = 10**7  # and those of a mechanism's suites from one another
+# Added to the audit index of audits on found pairs, which draw from other streams.
+FOUND_PAIRS = 10**6
+# Added to the audit index of audits on a steeper loss, which draw from other streams.
+STEEPER_INDEX = 2 * 10**6
+SUITE_INDEX = 10**7  # Difference of the audit indices of two suites of a mechanism.
 OTHERS = " on other records of a suite"
 BROKEN = "a conformance check of the program is broken"
 
@@ -67,7 +69,7 @@ def attempts_of(run: Run, index: int, examination: Examination) -> list[Attempt]
     if made is not None:
         other = Suite(order.mechanism.name, made.program, made.neighbours, trials=trials)
         differs = stand_in(order.mechanism, other)
-        attempts.append(_attempt(run, index, other, STAND_IN, differs, apart=STEEPER))
+        attempts.append(_attempt(run, index, other, STAND_IN, differs, apart=STEEPER_INDEX))
     return sorted(attempts, key=lambda attempt: bool(attempt.prefix))
 
 
@@ -92,7 +94,7 @@ def _attempt(
         order.mechanism,
         suite,
         seed=run.seed,
-        index=index + (apart if number is None else number * SUITES),
+        index=index + (apart if number is None else number * SUITE_INDEX),
         trials=trials,
         error=run.budget.conformance,
         implementation=order.implementation,
@@ -146,7 +148,7 @@ def likelihoods_of(
             neighbours,
             mechanism.claims,
             seed=run.seed,
-            index=number * SUITES + index,
+            index=number * SUITE_INDEX + index,
             runs=runs,
             shown_error=SHOWN_ERROR / len(pairs),
             decisive_error=run.budget.likelihood,

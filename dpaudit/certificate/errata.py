@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-LONGEST = 500  # characters of one erratum that are shown
-MOST = 20  # errata that are shown
+MAX_ERRATUM = 500  # Characters of one erratum that are shown.
+MAX_ERRATA = 20  # Errata that are shown.
 
 
 def errata_file(certificate: Path) -> Path:
@@ -19,4 +19,4 @@ def errata_of(certificate: Path) -> tuple[str, ...]:
         lines = errata_file(certificate).read_text("utf-8", "replace").splitlines()
     except FileNotFoundError:
         return ()
-    return tuple(line.strip()[:LONGEST] for line in lines if line.strip())[:MOST]
+    return tuple(line.strip()[:MAX_ERRATUM] for line in lines if line.strip())[:MAX_ERRATA]

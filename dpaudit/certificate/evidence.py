@@ -54,16 +54,17 @@ LEFT_OUT = {
     ),
 }
 ROC_POINTS = 9  # points of a kept curve of error rates
-FULL = 0.999  # of a clip
-REACHED = 0.95  # of what releases declare together, from which nothing is said
+FULL_SHARE = 0.999  # Share of a clipping bound from which on it counts as reached.
+REACHED_SHARE = 0.95  # Share of the declared total from which on nothing is remarked.
 # Trials of the audit of the program itself, and how many numbers they may read together.
 FEWEST_TRIALS, MOST_TRIALS, NUMBERS = 100, 2_000, 60_000_000
-SLOWEST = 7  # times as many numbers may be read for the fewest runs of a likelihood audit
+# An audit may read at most this many times the numbers of the fewest likelihood runs.
+SLOWEST_RATIO = 7
 KEEPS = (
     "the program keeps what depends on the records of a run, which changed no answer of the next"
 )
 WARNS = "a library warns of some data sets and not of others, by a text that holds no value"
-SHOWN = 5  # stretches of lines in a sentence; a certificate lists all
+SHOWN_STRETCHES = 5  # Stretches of lines that a sentence names; a certificate lists all.
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,8 +178,10 @@ def evidence_caveats(
     caveats = []
     asks = () if examination.ran is None else examination.ran.asks
     if asks:
-        more = f" and {len(asks) - SHOWN} more" if len(asks) > SHOWN else ""
-        caveats.append(f"{UNHEARD}, and a run on the data may: {', '.join(asks[:SHOWN])}{more}")
+        more = f" and {len(asks) - SHOWN_STRETCHES} more" if len(asks) > SHOWN_STRETCHES else ""
+        caveats.append(
+            f"{UNHEARD}, and a run on the data may: {', '.join(asks[:SHOWN_STRETCHES])}{more}"
+        )
     if not why and any(f.check == CONTROL and f.status == "not_run" for f in examination.findings):
         caveats.append(UNCOMPARED)
     caveats += _not_made(examination, attempts, method)
@@ -208,7 +211,9 @@ def _reached(examination: Examination) -> list[str]:
         for part in examination.reached
         if part.reaches
     ]
-    short = [part for part in examination.reached if part.clip is not None and part.clip < FULL]
+    short = [
+        part for part in examination.reached if part.clip is not None and part.clip < FULL_SHARE
+    ]
     if short:
         worst = min(short, key=lambda part: part.clip or 0.0)
         caveats.append(
@@ -216,7 +221,7 @@ def _reached(examination: Examination) -> list[str]:
             f"at release {worst.label!r}, on made-up records"
         )
     reach, pairs = examination.reach
-    if reach < REACHED:
+    if reach < REACHED_SHARE:
         caveats.append(
             f"the program's own loss reached at most {100 * reach:.3g}% {TOGETHER}, on the best of "
             f"{pairs:,} pairs of data sets that were tried"
@@ -235,7 +240,7 @@ def trials_of(examination: Examination) -> int:
 def likelihood_runs(examination: Examination) -> int:
     """How many runs of a likelihood audit are counted; 0 where runs are long beyond the fewest."""
     runs = NUMBERS // max(1, examination.work)
-    return 0 if runs * SLOWEST < FEWEST_RUNS else max(FEWEST_RUNS, min(COUNTED_RUNS, runs))
+    return 0 if runs * SLOWEST_RATIO < FEWEST_RUNS else max(FEWEST_RUNS, min(COUNTED_RUNS, runs))
 
 
 def _not_made(examination: Examination, attempts: Sequence[Attempt], method: str) -> list[str]:
@@ -258,14 +263,18 @@ def _unattacked(examination: Examination) -> str:
 
 
 def _never_run(ran: Ran) -> str:
-    more = f" and {len(ran.missed) - SHOWN} more" if len(ran.missed) > SHOWN else ""
+    more = (
+        f" and {len(ran.missed) - SHOWN_STRETCHES} more"
+        if len(ran.missed) > SHOWN_STRETCHES
+        else ""
+    )
     return (
         f"{ran.lines - ran.run} of {ran.lines} lines of the program's code never ran while it was "
-        f"examined: {', '.join(ran.missed[:SHOWN])}{more}"
+        f"examined: {', '.join(ran.missed[:SHOWN_STRETCHES])}{more}"
     )
 
 
-PAIR = 4_000  # numbers of two data sets that a certificate lists
+LISTED_NUMBERS = 4_000  # Numbers of two data sets that a certificate lists, at most.
 HEAP_TYPE = 1 << 9  # of a class that was made by a class statement
 
 
@@ -504,7 +513,7 @@ def examination_row(examination: Examination) -> Json:
 
 def _pair(reached: Reached) -> Json:
     """Two data sets, row by row, that move a query too far; an absent record is an empty row."""
-    if reached.pair is None or sum(one.values.size for one in reached.pair[:2]) > PAIR:
+    if reached.pair is None or sum(one.values.size for one in reached.pair[:2]) > LISTED_NUMBERS:
         return {}
     first, second = (
         [

@@ -53,8 +53,7 @@ RULE_FIELDS = (
     "implementation",
     "assumptions",
 )
-# A certificate's clock may be a little ahead of ours.
-AHEAD = timedelta(minutes=10)
+CLOCK_SKEW = timedelta(minutes=10)  # A certificate's clock may be this far ahead of ours.
 
 Json = Mapping[str, Any]
 
@@ -246,7 +245,7 @@ def _aged(rule: Rule, issued: str, now: datetime) -> list[str]:
     if rule.days is None:
         return []
     at = datetime.fromisoformat(issued)
-    if at > now + AHEAD:
+    if at > now + CLOCK_SKEW:
         return [f"issued on {issued}, which is to come"]
     if now - at > timedelta(days=rule.days):
         return [f"issued on {issued}, more than {rule.days} days ago"]

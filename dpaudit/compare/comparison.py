@@ -33,7 +33,7 @@ PROTOCOL = Searched(budget=12, choosing=2, judging=6)
 # so that a table is made in minutes.  A setting at either limit counts as the end of a grid.
 MOST_RELEASES, MOST_READS = 3_000, 10**7
 ORDER = (Cost.NOTHING, Cost.SCALE, Cost.NOISE, Cost.CLAIM)  # of a search
-FEWEST = 10  # rows: fewer leave less than two to judge on
+FEWEST_ROWS = 10  # Rows of a table; fewer leave less than two to judge on.
 Value = int | float | Fraction
 
 
@@ -296,10 +296,10 @@ def _parts(
     Public records, if given, take the place of the data in the search.
     """
     shape = records.values.shape
-    if len(records) < FEWEST or shape[-1] < 2:
+    if len(records) < FEWEST_ROWS or shape[-1] < 2:
         raise InvalidParameter(
-            f"{comparison.name}: records of shape {shape}; expected at least {FEWEST}, each of "
-            "features and a label"
+            f"{comparison.name}: records of shape {shape}; expected at least {FEWEST_ROWS}, each "
+            "of features and a label"
         )
     rows = records.values[rng.permutation(len(records))]
     if public is None:
@@ -307,9 +307,9 @@ def _parts(
         train, choose, judge = np.split(rows, [len(rows) - 2 * fifth, len(rows) - fifth])
         return _Parts(Records(train), Records(judge), Records(train), Records(choose))
     name, others = public
-    if others.values.shape[1:] != shape[1:] or len(others) < FEWEST:
+    if others.values.shape[1:] != shape[1:] or len(others) < FEWEST_ROWS:
         raise InvalidParameter(
-            f"{name}: records of shape {others.values.shape}; expected at least {FEWEST} like "
+            f"{name}: records of shape {others.values.shape}; expected at least {FEWEST_ROWS} like "
             f"those of the data, {shape[1:]}"
         )
     quarter = len(rows) // 4

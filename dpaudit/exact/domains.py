@@ -30,7 +30,7 @@ from dpaudit.exact import (
 )
 
 Domain = Callable[[Number, str], None]
-SHOWN = 200  # characters of a value in a message
+SHOWN_CHARACTERS = 200  # Characters of a value in a message.
 MANY_TERMS = 50  # Terms of a sum above which its sign is judged by enclosures first.
 # How many boxes of a subdivision are looked at for one sign: a second of work at most, and enough
 # for each of 2,000 rounds by itself.
@@ -80,7 +80,9 @@ def refuse(value: Number, place: str, expected: str) -> None:
     """Raise InvalidParameter with the value, the place and what was expected."""
     bound = [f"{s} {span}" for s, span in _BOUND.get().items() if s in unknowns(value)]
     shown = f", which was not shown for every {' and '.join(bound)}" if bound else ""
-    raise InvalidParameter(f"{place} = {readable(value)[:SHOWN]}: expected {expected}{shown}")
+    raise InvalidParameter(
+        f"{place} = {readable(value)[:SHOWN_CHARACTERS]}: expected {expected}{shown}"
+    )
 
 
 def _sign(value: Number, place: str, *, strict: bool) -> None:
@@ -192,7 +194,9 @@ def _largest(value: Number, box: Mapping[Any, Ends]) -> Fraction:
         return Fraction(at)
     ball = _ball(at, box)
     if ball is None:
-        raise InvalidParameter(f"{readable(value)[:SHOWN]}: expected a finite number of rounds")
+        raise InvalidParameter(
+            f"{readable(value)[:SHOWN_CHARACTERS]}: expected a finite number of rounds"
+        )
     return Fraction(int(ball.upper().ceil().unique_fmpz()))
 
 
@@ -297,7 +301,9 @@ def real(value: object, place: str) -> float:
     """
     number = exact(value, place)
     if unknowns(number):
-        raise InvalidParameter(f"{place} = {readable(number)[:SHOWN]}: expected a number")
+        raise InvalidParameter(
+            f"{place} = {readable(number)[:SHOWN_CHARACTERS]}: expected a number"
+        )
     return float(number)
 
 
@@ -308,7 +314,9 @@ def rational(value: object, place: str) -> Fraction:
     """
     number = exact(value, place)
     if is_symbolic(number):
-        raise InvalidParameter(f"{place} = {readable(number)[:SHOWN]}: expected a number")
+        raise InvalidParameter(
+            f"{place} = {readable(number)[:SHOWN_CHARACTERS]}: expected a number"
+        )
     return Fraction(number)
 
 
@@ -322,7 +330,7 @@ def integer(value: object, place: str, least: int = 1, most: int | None = None) 
     if not is_whole or number < least or (most is not None and number > most):
         ends = f"a whole number of at least {least}" if most is None else f"{least} to {most}"
         ends += ", not a symbol" if unknowns(number) else "" if is_whole else ", and whole"
-        raise InvalidParameter(f"{place} = {readable(number)[:SHOWN]}: expected {ends}")
+        raise InvalidParameter(f"{place} = {readable(number)[:SHOWN_CHARACTERS]}: expected {ends}")
     return int(number)
 
 

@@ -27,7 +27,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpaudit.grids.discrete import CRUMB, MAXIMUM_NODES, Discrete, Reals, Side, TooFine
+from dpaudit.grids.discrete import MAXIMUM_NODES, NEGLIGIBLE_MASS, Discrete, Reals, Side, TooFine
 from dpaudit.grids.hull import (
     EDGE_NODES,
     SPLITTING,
@@ -260,7 +260,7 @@ def _only_infinite(cells: Cells) -> Discrete:
         return (
             trivial(cells.step)
             if infinite == 0
-            else Discrete(cells.step, 0, np.array([CRUMB]), infinite)
+            else Discrete(cells.step, 0, np.array([NEGLIGIBLE_MASS]), infinite)
         )
     node = math.floor(math.log(finite_mass) / float(cells.step)) - 1
     return Discrete(cells.step, node, np.array([finite_mass]), infinite)

@@ -51,8 +51,9 @@ LARGEST_LOSS = 30.0
 # Nats of a Chernoff bound beyond which a binomial has a mass of at most ``LEFT``.
 TAIL_NATS = math.log(4 / LEFT)
 MOST_OTHERS = 2**40  # numbers of reports that floats hold with room
-# By how much a law of a trial more or less differs where one has at most ``LEFT``.
-STEPS = 100.0
+# If a law leaves out at most ``LEFT``, that of one trial more or less leaves out at most this
+# many times as much.
+NEIGHBOUR_RATIO = 100.0
 MAX_GROUPS = 2**13  # Values of t are merged with their neighbours into about this many groups.
 BLOCK_NUMBERS = 2**19  # Outcomes evaluated at a time.
 

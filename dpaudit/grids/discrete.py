@@ -44,8 +44,8 @@ from dpaudit.exact.effort import spend
 Reals = NDArray[np.floating[Any]]
 Floats = NDArray[np.float64]
 MAXIMUM_NODES = 2**21  # nodes of a grid: 16 MB an array
-# Too small a mass to matter: the engine moves every bound by ten times it for each factor.
-CRUMB = 1e-300
+# A mass too small to matter: the engine moves every bound by ten times it for each factor.
+NEGLIGIBLE_MASS = 1e-300
 MISSING_MASS = 2.0**-40  # Mass by which rounding may make a total differ from 1.
 
 
@@ -98,10 +98,13 @@ class Discrete:
         return (self.first + np.arange(len(self.masses))) * float(self.step)
 
     def trimmed(self) -> Discrete:
-        """This pair without the empty nodes at its ends; at least one node, of ``CRUMB``, stays."""
+        """This pair without the empty nodes at its ends.
+
+        If all nodes are empty, one of ``NEGLIGIBLE_MASS`` is kept.
+        """
         full = np.flatnonzero(self.masses)
         if not len(full):
-            return Discrete(self.step, 0, np.array([CRUMB]), self.infinite, self.relative)
+            return Discrete(self.step, 0, np.array([NEGLIGIBLE_MASS]), self.infinite, self.relative)
         low, high = full[0], full[-1] + 1
         return Discrete(
             self.step, self.first + int(low), self.masses[low:high], self.infinite, self.relative

@@ -40,7 +40,7 @@ from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope, name_key, refuse_disguise
 
 FIRST = "0" * 64  # the digest before the first entry
-WAIT = 60.0  # seconds for which another process may hold the ledger
+LOCK_SECONDS = 60.0  # Seconds for which another process may hold the ledger.
 OPENED, CHARGED, RELEASED, WITHDRAWN = "open", "charge", "released", "withdrawn"
 WANTED = "ledger: expected a file, or a URL such as postgresql+psycopg://user@host/name"
 READ_ONLY = "it cannot be written; mend its permissions. Nothing was charged"
@@ -173,7 +173,7 @@ class Entry:
 class Ledger:
     """A ledger in a database; open it with :func:`open_ledger`."""
 
-    def __init__(self, url: str, wait: float = WAIT, folder: Path = Path()) -> None:
+    def __init__(self, url: str, wait: float = LOCK_SECONDS, folder: Path = Path()) -> None:
         self._url, self._file, self._wait = _located(url, wait, folder)
         self._walked: dict[str, State] = {}
 
@@ -672,7 +672,7 @@ class Ledger:
             raise LedgerUnavailable(WANTED) from None
 
 
-def open_ledger(url: str | Path, wait: float = WAIT, folder: Path = Path()) -> Ledger:
+def open_ledger(url: str | Path, wait: float = LOCK_SECONDS, folder: Path = Path()) -> Ledger:
     """A ledger: a SQLite file, or a URL that SQLAlchemy knows (postgresql+psycopg://...).
 
     ``wait``: seconds to wait for the lock of another writer.  ``folder``: where a relative path

@@ -17,8 +17,8 @@ from dpaudit.errors import DpauditError
 
 # Sources: sqlite.org/fileformat2.html, 1.3 (database header) and 3 (rollback journal).
 JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
-ROLLBACK = 1  # the version in byte 18 of a database without a write-ahead log
-COUNTER = slice(24, 28)  # of page 1: how many transactions changed the file
+ROLLBACK_VERSION = 1  # Byte 18 of a SQLite database without a write-ahead log.
+CHANGE_COUNTER = slice(24, 28)  # Bytes of page 1 that count the transactions that changed the file.
 # The fields of a journal's header: magic, records, nonce, pages, sector size, page size.
 JOURNAL_HEADER = struct.Struct(">8sI4sIII")
 
@@ -43,7 +43,7 @@ def refuse_split(path: Path) -> None:
             "under another one cannot be seen here; keep one name, and use symbolic links"
         )
     log, journal = Path(f"{path}-wal"), Path(f"{path}-journal")
-    if _size(log) and _page(path)[18] == ROLLBACK:
+    if _size(log) and _page(path)[18] == ROLLBACK_VERSION:
         raise SplitLedger(_foreign(path, log))
     # A writer at work changes both meanwhile: only a journal that stayed the same is judged.
     before = _journalled(journal)
@@ -84,7 +84,7 @@ def _page(path: Path) -> bytes:
 
 
 def _counter(page: bytes) -> int:
-    return int.from_bytes(page[COUNTER], "big")
+    return int.from_bytes(page[CHANGE_COUNTER], "big")
 
 
 def _journalled(journal: Path) -> tuple[bytes, int] | None:

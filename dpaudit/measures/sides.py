@@ -21,7 +21,7 @@ from dpaudit.measures.convert import gaussian_delta, normal_cdf, require_numbers
 from dpaudit.measures.intervals import delta_two_sided, losses_of
 from dpaudit.pairs import Losses
 
-NOTHING: Sides = (None, Fraction(1))  # no bound: delta is between 0 and 1
+NO_BOUND: Sides = (None, Fraction(1))  # Without a bound, delta is between 0 and 1.
 FIRST_DELTA = Fraction(1, 2)  # Delta at which the search starts.
 # Steps towards an epsilon at which delta also pays for the failure probability.
 MAX_CORRECTIONS = 8
@@ -37,7 +37,7 @@ def delta_sides(step: Step, epsilon: Fraction) -> Sides:
     require_numbers(step)
     measure = CALCULI[step.calculus].measure
     if measure.delta_at is None or is_infinite_value(step):
-        return NOTHING
+        return NO_BOUND
     with working_precision():
         return measure.delta_at(step, epsilon)
 
@@ -70,7 +70,7 @@ def of_approx(step: Step, epsilon: Fraction) -> Sides:
     """Randomised response with probability 1 - delta dominates."""
     own, delta = step.value
     if is_infinite(own) or is_infinite(delta):
-        return NOTHING
+        return NO_BOUND
     high, at, failing = enclose(own).exp(), enclose(epsilon).exp(), enclose(delta)
     return None, _ceiling(failing + (1 - failing) * ((high - at) / (high + 1)).max(0))
 

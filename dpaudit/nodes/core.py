@@ -18,11 +18,11 @@ from typing import Any, ClassVar
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import exact, is_symbolic, readable, replaced, unknowns, wire
-from dpaudit.exact.domains import SHOWN, Span, Spans, checked, for_each, text
+from dpaudit.exact.domains import SHOWN_CHARACTERS, Span, Spans, checked, for_each, text
 from dpaudit.nodes.records import Counts, Records, Sees, reaching
 from dpaudit.scope import Adjacency, choose, shown
 
-DEPTH = 40  # levels of a declaration that are written out
+SHOWN_DEPTH = 40  # Levels of a declaration that are written out.
 
 
 class Status(StrEnum):
@@ -176,7 +176,7 @@ class Node:
         parameter's domain, or a symbol that is the index of a Repeat in here.
         """
         done: dict[str, Node] = {}
-        exacts = {k: exact(v, str(k)[:SHOWN]) for k, v in values.items()}
+        exacts = {k: exact(v, str(k)[:SHOWN_CHARACTERS]) for k, v in values.items()}
         if not all(is_symbolic(k) and unknowns(k) == {k} for k in exacts):
             raise InvalidParameter(f"bind({short(values)}): expected symbols as keys")
         mentioned = set[Any]().union(*(_mentioned(k, v) for k, v in exacts.items()))
@@ -217,11 +217,13 @@ class Node:
         return hash(self.digest)
 
     def __repr__(self) -> str:
-        lines = list(islice(_lines(self, 0), SHOWN + 1))
-        return "\n".join(lines if len(lines) <= SHOWN else [*lines[:SHOWN], "..."])
+        lines = list(islice(_lines(self, 0), SHOWN_CHARACTERS + 1))
+        return "\n".join(
+            lines if len(lines) <= SHOWN_CHARACTERS else [*lines[:SHOWN_CHARACTERS], "..."]
+        )
 
     def _repr_html_(self) -> str:
-        return _html(self, iter(range(SHOWN)), 0)
+        return _html(self, iter(range(SHOWN_CHARACTERS)), 0)
 
 
 @cache
@@ -231,7 +233,7 @@ def _fields_of(kind: type[Any]) -> tuple[Any, ...]:
 
 def _lines(node: Node, depth: int) -> Iterator[str]:
     yield "  " * depth + node.head
-    if depth >= DEPTH and node.children:
+    if depth >= SHOWN_DEPTH and node.children:
         yield "  " * (depth + 1) + "..."
         return
     for child in node.children:
@@ -242,7 +244,7 @@ def _html(node: Node, left: Iterator[int], depth: int) -> str:
     """Nested lists of at most as many nodes as ``left`` yields."""
     items = ""
     for child in node.children:
-        if depth >= DEPTH or next(left, None) is None:
+        if depth >= SHOWN_DEPTH or next(left, None) is None:
             items += "<li>...</li>"
             break
         items += f"<li>{_html(child, left, depth + 1)}</li>"

@@ -16,7 +16,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, canonical, is_symbolic, readable, sympify, unknowns
 from dpaudit.exact.domains import known_sign
 
-SHOWN = 80  # characters of a node in a message
+SHOWN_CHARACTERS = 80  # Characters of a node in a message.
 
 
 class Sees(StrEnum):
@@ -60,7 +60,7 @@ class Stated:
     words: str
 
     def __str__(self) -> str:
-        return f"{self.node.head[:SHOWN]}: {self.words.format(readable(self.value))}"
+        return f"{self.node.head[:SHOWN_CHARACTERS]}: {self.words.format(readable(self.value))}"
 
 
 @dataclass(frozen=True)
@@ -166,8 +166,8 @@ def _drawn(node: Any, below: Sequence[Records]) -> Records:
     for child in below:
         if child.group is not None:
             raise InvalidParameter(
-                f"{name}.child = {child.group.head[:SHOWN]}: expected no Group, whose members are "
-                f"drawn or placed each by itself; put Group around {name}"
+                f"{name}.child = {child.group.head[:SHOWN_CHARACTERS]}: expected no Group, whose "
+                f"members are drawn or placed each by itself; put Group around {name}"
             )
         if counts.draws:
             drawn = counts.draws

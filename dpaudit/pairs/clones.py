@@ -175,7 +175,7 @@ class Blanket(Symmetric):
         if side is grids.Side.LOWER:
             return self.clones.on_grid(grid, side)
         cells = grids.cells_from(self._masses(), grid, 1)
-        lost = min(2 * grids.STEPS * grids.LEFT * (1 + len(cells.p)), 1.0)
+        lost = min(2 * grids.NEIGHBOUR_RATIO * grids.LEFT * (1 + len(cells.p)), 1.0)
         cells = replace(cells, infinite=(cells.infinite[0] + lost, cells.infinite[1] + lost))
         return cells.discrete(side)
 

@@ -14,7 +14,7 @@ rounded up, r = (1 - h) / (1 - l), between 0 and n + 1; any other t gives less.
 
 On a grid: Q is a window of a cumulative product of ratios, outside of which there is at most
 ``LEFT`` (:mod:`dpaudit.grids.counts`), P that times the ratio.  Under P a report more or
-less is counted, within ``STEPS`` of that, as in :mod:`dpaudit.pairs.clones`.  The mass left
+less is counted, within ``NEIGHBOUR_RATIO`` of that, as in :mod:`dpaudit.pairs.clones`.  The mass left
 out counts as infinite loss above; below it is far less than ``relative`` times the mass of either
 tail of the loss: where anything is left out, n is above 60, and a tail has at least an eighth of
 l, or of 1 - h, which are at least ``LEAST_PROBABILITY``.
@@ -204,7 +204,7 @@ def _tail(chance: Ball, trials: int, least: int) -> Ball:
 
 def _beside_what_is_left_out(cells: grids.Cells, side: grids.Side) -> grids.Discrete:
     if side is grids.Side.UPPER:
-        left_out = 4 * grids.STEPS * grids.LEFT
+        left_out = 4 * grids.NEIGHBOUR_RATIO * grids.LEFT
         cells = replace(
             cells, infinite=(cells.infinite[0] + left_out, cells.infinite[1] + left_out)
         )

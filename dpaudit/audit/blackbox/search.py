@@ -23,8 +23,8 @@ from dpaudit.audit.blackbox.terms import Attack, checked_terms
 
 MOST_PAIRS = 96  # pairs of data sets that enter the race
 FAR_PAIRS = 64  # of which those farthest apart, the others by chance
-# Draws a pair in each round, and how many pairs go on.
-ROUNDS = ((500, 16), (3_000, 4), (10_000, 1))
+# In each round of the race: draws for each pair, and how many pairs go on.
+RACE_ROUNDS = ((500, 16), (3_000, 4), (10_000, 1))
 SEARCH_RUN = 2  # number of the search's streams of random numbers
 # Score of a pair on which only one side raises: above that of every other pair.
 ONE_SIDE_RAISED_SCORE = 1e6
@@ -164,7 +164,7 @@ class Race:
     def winner(self, pairs: Sequence[Pair]) -> Pair:
         """The pair that looks worst for the claim on search draws."""
         racing = list(range(len(pairs)))
-        for number, (draws, survivors) in enumerate(ROUNDS):
+        for number, (draws, survivors) in enumerate(RACE_ROUNDS):
             if len(racing) == 1:
                 break
             size = min(draws, max(self.trials // 4, 50))
@@ -180,7 +180,7 @@ class Race:
         if None in sides:
             return -np.inf if sides[0] is sides[1] else ONE_SIDE_RAISED_SCORE
         first, second = alike(*(TrainingDraws(d.values, d.about) for d in sides if d is not None))
-        if number < len(ROUNDS) - 1:
+        if number < len(RACE_ROUNDS) - 1:
             return self._quick(first, second)
         events = candidates(first, second, self.edge, self.trials)
         return events[0].evidence if events else -np.inf

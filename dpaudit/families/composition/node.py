@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.exact import Number, is_symbolic
-from dpaudit.exact.domains import SHOWN, Span, count, for_each, number
+from dpaudit.exact.domains import SHOWN_CHARACTERS, Span, count, for_each, number
 from dpaudit.nodes.core import (
     Assumption,
     Node,
@@ -76,7 +76,7 @@ class Repeat(Node):
         """Errors: InvalidParameter for an index of another kind, or used otherwise."""
         import sympy
 
-        name = str(self.index)[:SHOWN]
+        name = str(self.index)[:SHOWN_CHARACTERS]
         wanted = sympy.Symbol(name, integer=True, positive=True)
         if not (is_symbolic(self.index) and self.index == wanted):
             raise InvalidParameter(
@@ -89,8 +89,8 @@ class Repeat(Node):
             namesakes = {s for s in symbols if s.name == name} - {self.index}
             if namesakes or getattr(node, "index", None) == self.index:
                 raise InvalidParameter(
-                    f"Repeat.index = {name}: {node.head[:SHOWN]} has another symbol or index of "
-                    "that name; rename one"
+                    f"Repeat.index = {name}: {node.head[:SHOWN_CHARACTERS]} has another symbol or "
+                    "index of that name; rename one"
                 )
         if self.index in free_unknowns(self.child):
             with for_each({self.index: Span(Fraction(1), self.times)}):

@@ -51,7 +51,7 @@ from scipy import fft
 
 from dpaudit.exact.effort import spend
 from dpaudit.grids.cells import UNIT
-from dpaudit.grids.discrete import CRUMB, Reals, Side, TooFine
+from dpaudit.grids.discrete import NEGLIGIBLE_MASS, Reals, Side, TooFine
 from dpaudit.profiles.fourier.transform import Complexes, transform
 from dpaudit.profiles.grid.stack import Stack
 
@@ -264,7 +264,7 @@ def _outward(
     masses = relative * abs(inside)
     certain = 1e-12 + stack.relative + 1e-13 * stack.total
     total = inside + sign * masses + stack.infinite * max(1 + sign * certain, 0.0)
-    total += sign * stack.total * 10 * CRUMB
+    total += sign * stack.total * 10 * NEGLIGIBLE_MASS
     return Delta(
         float(min(max(total, 0.0), 1.0)),
         factor * round_off,

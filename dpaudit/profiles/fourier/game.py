@@ -54,8 +54,8 @@ MANY_ROUNDS = 2_500  # Rounds from which on the long sizes are used.
 FAST_SIZES = (2_000, 4_000, 4, 16)
 FULL_SIZES = (4_000, 5_500, 6, 20)  # The same for other widths and numbers of rounds.
 LONG_SIZES = (3_000, 6_000, 4, 16)  # The same for many rounds.
-# Ends, as angles, of splices of the swapped triangles: at losses above 0 others are chosen.
-SWAPPED = (0.0, 0.1, 0.3, 1.0)
+# Ends, as angles, of splices of the swapped triangles, which matter at losses above 0.
+SWAPPED_ENDS = (0.0, 0.1, 0.3, 1.0)
 SPLICES_PER_CELL = 4  # Splices for each cell, if a cell's moves have a total mass above 1.
 EXCESS_MASS = 1e-9  # Mass above 1 from which on that is done.
 # One solution answers down to each of these deltas; what one round leaves out of them.
@@ -254,7 +254,7 @@ def played(
     if any(move.masses.sum() > 1 + EXCESS_MASS for move in first):
         sizes[0] = replace(sizes[0], cells=SPLICES_PER_CELL * cells, parts=0)
         first = splices(rounds, np.linspace(-1.0, 0.0, SPLICES_PER_CELL * cells + 1).tolist())
-    most = [*first, *splices(rounds, SWAPPED)]
+    most = [*first, *splices(rounds, SWAPPED_ENDS)]
     finer = Rounds(mu, rate, sizes[1].step, tail)
     least = [finer.below(place) for place in LOWER_PLACES]
     return (

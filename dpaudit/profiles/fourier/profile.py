@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from dpaudit.grids.discrete import CRUMB, Side, TooFine
+from dpaudit.grids.discrete import NEGLIGIBLE_MASS, Side, TooFine
 from dpaudit.profiles.fourier.compose import Composition, Delta, compose, delta_at
 from dpaudit.profiles.fourier.search import Parts, Solved, stack_of, tilt_for_epsilon
 from dpaudit.profiles.fourier.steps import aligned, first_step
@@ -88,7 +88,7 @@ class OneSide:
         bound = self.stack.cumulant(tilt) - tilt * epsilon + self.stack.slack
         # An upper end must not underflow to 0.
         finite = math.exp(min(max(bound, LEAST_LOG), 0.0)) * 1.001
-        return min(finite + self.stack.infinite + self.stack.total * 10 * CRUMB, 1.0)
+        return min(finite + self.stack.infinite + self.stack.total * 10 * NEGLIGIBLE_MASS, 1.0)
 
 
 def _composed(stack: Stack, tilt: float) -> Composition | None:
@@ -115,7 +115,7 @@ class Profile:
         solved = self.upper.solved(epsilon, error)
         value = self.upper.chernoff(epsilon) if solved is None else solved.delta.value
         # So that it does not rise with epsilon, where nothing but these is left.
-        value = max(value, self.upper.stack.total * 20 * CRUMB)
+        value = max(value, self.upper.stack.total * 20 * NEGLIGIBLE_MASS)
         return max(value, least), solved
 
     def lower_at(self, epsilon: float, error: float = 0.0) -> tuple[float, Solved | None]:

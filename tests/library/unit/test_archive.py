@@ -291,7 +291,7 @@ def test_links_and_bombs_are_refused(
     changed(made / "model.zip", path, lambda contents: contents.update(many))
     with pytest.raises(CertificateRejected, match="more than 1000 files"), archives.opened(path):
         pass
-    monkeypatch.setattr(archives, "LARGEST", 1_000)
+    monkeypatch.setattr(archives, "MAX_UNPACKED_BYTES", 1_000)
     with pytest.raises(CertificateRejected, match="more than"), archives.opened(made / "model.zip"):
         pass
 
