@@ -13,9 +13,10 @@ which grows with t.  With S(k) = B(k) + B(k + 1) + ..., an incomplete beta funct
 rounded up, r = (1 - h) / (1 - l), between 0 and n + 1; any other t gives less.
 
 On a grid: Q is a window of a cumulative product of ratios, outside of which there is at most
-``LEFT`` (:mod:`dpaudit.grids.counts`), P that times the ratio.  Under P a report more or
-less is counted, within ``NEIGHBOUR_RATIO`` of that, as in :mod:`dpaudit.pairs.clones`.  The mass left
-out counts as infinite loss above; below it is far less than ``relative`` times the mass of either
+``LEFT`` (:mod:`dpaudit.grids.counts`), P that times the ratio.  Under P one report more or less
+is counted, which leaves out at most ``NEIGHBOUR_RATIO`` times as much, as in
+:mod:`dpaudit.pairs.clones`.  The mass left out
+counts as infinite loss above; below it is far less than ``relative`` times the mass of either
 tail of the loss: where anything is left out, n is above 60, and a tail has at least an eighth of
 l, or of 1 - h, which are at least ``LEAST_PROBABILITY``.
 Rounding.  A ratio is a sum of two positive terms of 5 roundings each, its logarithm within 16 units
