@@ -60,8 +60,8 @@ def finished(
             losses += 1
             if losses == MAX_LOSSES_IN_A_ROW:
                 raise lost(
-                    f"killed or out of memory {MAX_LOSSES_IN_A_ROW} times in a row; use fewer jobs or smaller "
-                    "batches"
+                    f"killed or out of memory {MAX_LOSSES_IN_A_ROW} times in a row; use fewer "
+                    "jobs or smaller batches"
                 ) from None
         except _NoWorkers:
             raise lost("the cluster has none left, or its scheduler has ended") from None

@@ -18,7 +18,7 @@ from dpaudit.curator.mechanism import Mechanism
 from dpaudit.kernels.query import Array, Records
 from dpaudit.scope import Adjacency
 
-REHEARSED = 100  # made-up records of a rehearsal where their number is private
+REHEARSED_RECORDS = 100  # Generated records of a rehearsal, if the number of real ones is private.
 LITTLE = 2.0**-30  # share of the noise under which a model moves in proportion to it
 NEARLY = 0.01  # relative: how nearly a model has to move half as far, or no farther
 FAR = 2.0**20  # noise scales by which releases are pushed: any set that models stay in is crossed
@@ -68,7 +68,7 @@ def rehearse(
 ) -> list[str]:
     """One run on zeros in the shape of the records, and what to say of its noise: a sentence each.
 
-    Where the number of records is private there are ``REHEARSED`` of them.  ``model`` finds it in
+    Where the number of records is private there are ``REHEARSED_RECORDS`` of them.  ``model`` finds it in
     the output.  Errors: whatever the program raises on zeros.
     """
     rows, said = Records(np.zeros(in_shape(mechanism, records))), list[str]()
@@ -140,4 +140,4 @@ def _run(
 def in_shape(mechanism: Mechanism, records: Records) -> tuple[int, ...]:
     """The shape of a rehearsal's records: of these, or of so many where their number is private."""
     private = mechanism.scope.adjacency is Adjacency.ADD_REMOVE
-    return (REHEARSED if private else len(records), *records.values.shape[1:])
+    return (REHEARSED_RECORDS if private else len(records), *records.values.shape[1:])
