@@ -66,10 +66,10 @@ class _Weighed(Sampler):
 def rehearse(
     mechanism: Mechanism, records: Records, model: Callable[[Any], Array] = released
 ) -> list[str]:
-    """One run on zeros in the shape of the records, and what to say of its noise: a sentence each.
+    """One run on zeros in the shape of the records; returns sentences about its noise.
 
-    Where the number of records is private there are ``REHEARSED_RECORDS`` of them.  ``model`` finds it in
-    the output.  Errors: whatever the program raises on zeros.
+    ``REHEARSED_RECORDS`` records are used if their number is private.  ``model`` extracts the model
+    from the output.  Errors: whatever the program raises on zeros.
     """
     rows, said = Records(np.zeros(in_shape(mechanism, records))), list[str]()
     sampler, _ = _run(mechanism, rows)
