@@ -305,7 +305,7 @@ def with_output(result: Certified, out: Path) -> None:
     if drawn and not (out / drawn["name"]).exists():
         raise OutputNotWritable(
             f"{out / drawn['name']}: it could not be written when it was drawn; move it there from "
-            "where it was put instead, as was said above"
+            "the place named above"
         )
 
 

@@ -112,10 +112,10 @@ class Discrete:
 
 
 def checked(discrete: Discrete, side: Side, name: str) -> Discrete:
-    """A profile on a grid that is 1 at x = 0, where every profile is.
+    """The grid's profile with total mass 1, which is the value of every profile at x = 0.
 
-    A mass that an upper side lacks there counts as infinite loss.
-    Errors: Unsupported, by the pair's name, for a lower side that holds more.
+    If an upper side has less, the rest is added as infinite loss.
+    Errors: Unsupported, with the pair's ``name``, if a lower side has more.
     """
     spend(len(discrete.masses), "a privacy profile on a grid")
     excess = float(np.sum(discrete.masses)) + discrete.infinite - 1

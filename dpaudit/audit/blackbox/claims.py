@@ -159,12 +159,12 @@ def box_p_value(tally: Tally, region: Region) -> float:
 
 
 def tail_p_value(tally: Tally, region: Region, trim: float) -> float:
-    """P-value from the tail of the rarer count alone, the other one at its confidence bound.
+    """P-value from the tail of one count, with the other rate at its confidence bound.
 
-    P[E] >= p except with probability ``trim`` / 2 (Clopper-Pearson), so a claim makes Q[E] at least
-    the q with largest(q) = p, and other_hits at most as small as observed has the probability of a
-    binomial tail there.  The same for the complement, with the roles of P and Q exchanged; the
-    smaller of the two is doubled.  Rounded up.  Source: Berger and Boos (1994).
+    P[E] >= p except with probability ``trim`` / 2 (Clopper-Pearson).  Under the claim Q[E] is then
+    at least the q with largest(q) = p, and the p-value is P(Binomial(other_trials, q) <=
+    other_hits).  The same is done for the complement, with P and Q exchanged, and the smaller of
+    the two is doubled.  Rounded up.  Source: Berger and Boos (1994).
     """
     turned = Tally(
         tally.other_trials - tally.other_hits,

@@ -212,6 +212,7 @@ def sampled_with_replacement(node: SampledWithReplacement, epsilon: Number) -> N
 
 
 def _growth(node: SampledWithReplacement, epsilon: Number) -> Number:
+    """E[e^(epsilon c)] for one draw, c the indicator that it is the record that differs."""
     return 1 + (exp(epsilon) - 1) / node.population
 
 

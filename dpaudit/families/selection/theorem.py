@@ -167,10 +167,14 @@ def _answers_loss(node: Any) -> Any:
 
 
 def _answers_losses(node: Any) -> Losses:
-    """Reached: all answers are no, margin or margin - 1 below the threshold."""
+    """Attained by the event that all answers are no.
+
+    The queries lie ``margin`` below the threshold on one data set, and margin - 1 on the other.
+    """
     a, b = node.threshold_scale, node.query_scale
 
     def no(margin: Any) -> Any:
+        """P(all answers are no): no sum of two Laplace noises exceeds the margin."""
         above = (b**2 * exp(-margin / b) - a**2 * exp(-margin / a)) / (b**2 - a**2) / 2
         return (1 - above) ** node.answers
 
