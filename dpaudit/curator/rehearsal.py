@@ -1,7 +1,7 @@
 """One run on zeros before anything is drawn: does the program fit, and does its noise drown it?
 
-Whatever a program does with a release, its noise is weighed here without a formula of its own: by
-what the noise is beside the most that records can contribute, and by how far it moves the model.
+The noise of any program is weighed without a formula for it: relative to the most that records can
+contribute, and by how far it moves the model.
 """
 
 from __future__ import annotations

@@ -528,8 +528,8 @@ def _lira_numbers(view: View) -> FloatArray:
     """Log odds of each coin from all numbers of a model, as if coins moved them by fixed amounts.
 
     A ridge regression of the references' numbers on all of their coins says what each record moves
-    and what noise is left, so that records are told apart that are in play together.  What a record
-    moves is drawn to 0 by as much as noise alone would show, and covariances to none.
+    and what noise is left, so that records are told apart that are in play together.  Estimated
+    effects of a record are shrunk to 0 by as much as noise alone would show, covariances fully.
     Source: James and Stein (1961); Verdu (1998), section 6.1, the linear estimate of all bits.
     """
     references = view.signal("numbers", of="references")

@@ -67,7 +67,7 @@ LAWS = "no Coq export yet; it needs pairs of laws, and the numerics of their pro
 ORDERS = ("Removed", "Added")
 SQUARED = "squared mu"
 CONVOLVED = "convolution of profiles: no Coq export yet; it needs grids of their losses"
-# What an export of a node without a constructor would need, where more is known than in general.
+# Requirements of an export of a node without a constructor, if more is known than in general.
 CONSTRUCTOR = "a constructor, the pairs that it allows, and a hypothesis with its theorem"
 CELLS = "a proof that the sum of the clients' noise lies between cells of normal noise"
 NEEDS = {

@@ -547,7 +547,7 @@ class _Once:
 
     @property
     def ready_made(self) -> str:
-        """What the rows came in, of this run or of the earlier one that is finished."""
+        """The format of the rows, in this run or in the earlier one that is being finished."""
         if self.before is not None:
             return str(strict_json(self.before.content).get("ready_made", ""))
         return "" if self.table is None else self.table.ready_made

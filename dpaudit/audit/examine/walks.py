@@ -39,7 +39,7 @@ from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 
 MOST_OBJECTS = 20_000  # objects of a program whose state is compared
-# What a program can keep: containers, values, and functions that keep what they gave.
+# A program can keep data in these: containers, values, and functions with a cache.
 CONTAINERS = (list, dict, set)
 PLAIN = (int, float, complex, str, bytes, type(None), np.generic)
 CACHED = functools._lru_cache_wrapper
@@ -332,7 +332,7 @@ Shared = list[tuple[Any, Any]]
 
 
 def shared(program: Program) -> Shared:
-    """What can change of a program, of its modules, their classes and objects; and its contents.
+    """The changeable parts of a program, its modules, classes and objects, with their contents.
 
     Caches of functions come with none: they are emptied.
     """

@@ -58,7 +58,9 @@ QUESTIONS = {
 }
 
 
-def attacked_before(plan: Plan, trials: int, progress: Any, draw: Any, file: str) -> Any:
+def attacked_before(
+    plan: Plan, trials: int, progress: Any, draw: Any, file: str, ready_made: str = ""
+) -> Any:
     """A release's certificate without the minute of its attack: the rest is another's."""
     predicate = {**held()["predicate"], "run": draw()}
     plan_file = {"name": "plan", "digest": {"sha256": plan.release.digest}}
