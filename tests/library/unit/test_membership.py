@@ -890,6 +890,18 @@ def test_calibration_by_references_beats_the_loss() -> None:
     assert areas["loss"] < areas["calibrated"] < areas["lira"]
 
 
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+def test_numbers_of_models_that_diverge_are_no_error() -> None:
+    seen, _ = view()
+    for row, value in enumerate((1.7e308, 1.7e308, -np.inf, np.nan)):
+        seen.references["numbers"][row] = value
+        seen.targets["numbers"][row] = value
+    scores = ATTACKS["lira_numbers"].score(seen)
+    assert np.isfinite(scores).all()
+    seen.references["numbers"][:] = np.nan
+    assert not ATTACKS["lira_numbers"].score(seen).any()
+
+
 def test_lira_is_the_ratio_of_two_normals() -> None:
     """With many references of equal spread the score is the exact log-likelihood ratio."""
     rng = np.random.default_rng(0)
