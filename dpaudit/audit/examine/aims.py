@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpaudit.audit.examine.displacement import Asking
-from dpaudit.audit.examine.distances import CONSTANTS
+from dpaudit.audit.examine.distances import CONSTANTS, began
 from dpaudit.audit.examine.made import MEETS
 from dpaudit.audit.examine.outcomes import Site, Watch
 from dpaudit.kernels.query import Array, Records
@@ -62,13 +62,20 @@ class Aim:
                 row, least = best, distance
         return None
 
-    def scanned(self, row: Array) -> Array | None:
-        """A row with one of the first whole numbers in a column that meets it, as a hash may."""
+    def scanned(self, starts: Sequence[Array]) -> Array | None:
+        """The first row with a whole number in a column that meets it, as a hash or a date may.
+
+        The first whole numbers, and some of those up to each larger number that code names.
+        """
+        row, rng = starts[0], np.random.default_rng(SCANNED)
+        named = {abs(float(start.flat[0])) for start in starts if np.ptp(start) == 0}
+        scales = [rng.integers(0, int(n), SCANNED) for n in sorted(named) if n > SCANNED]
+        numbers = np.concatenate([np.arange(SCANNED), *scales]).astype(np.float64)
         for column in range(min(row.size, COLUMNS)):
-            for begin in range(0, SCANNED, self.size):
+            for begin in range(0, len(numbers), self.size):
                 if self.asking.meter.beyond(self.until):
                     return None
-                entries = np.arange(begin, begin + self.size, dtype=np.float64)
+                entries = numbers[begin : begin + self.size]
                 truths = self._measured(row, column, entries)[1]
                 if truths.any():
                     return self._one_of(row, column, entries[truths])
@@ -176,7 +183,8 @@ def aimed(
                 continue
             starts = [*reversed(found.values()), *rows.values()][:STARTS]
             aim = Aim(site, asking, watch, size, until)
-            row = aim.scanned(starts[0]) if scans else aim.met(starts)
+            # Before a handler runs, nothing says how far it is.
+            row = aim.scanned(starts) if scans or site.function is began else aim.met(starts)
             if row is not None:
                 found[f"a row{MEETS}{site.text} ({site.place})"] = row
         if found:

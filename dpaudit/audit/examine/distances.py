@@ -24,6 +24,11 @@ def first_of(value: Any, others: Any) -> Any:
     return value
 
 
+def began(values: Any, names: Any) -> Any:
+    """The values of the names around a ``try``, as it begins; True where a handler of it does."""
+    return values
+
+
 OPERATORS: dict[type[ast.cmpop] | type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,

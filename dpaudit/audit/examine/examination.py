@@ -961,15 +961,16 @@ class _Examiner:
         self.notes.count(KEPT)
         if self.over() or 0 not in self.sampled:
             return
-        alone, last = {}, dict[str, str]()
+        alone, states = {}, []
         for number in (0, min(3, len(self.worlds) - 1)):
             records = self.worlds[number].records()
-            walked, now = self._after(None, records)
+            walked, state = self._after(None, records)
             if walked is None:
                 return
             alone[number] = records, walked
-            self.kept = [path for path in {**last, **now} if last.get(path) != now.get(path)]
-            last = now
+            states.append(state)
+        first, last = states
+        self.kept = [path for path in {**first, **last} if first.get(path) != last.get(path)]
         until, tried = self.meter.used + KEEPING * self.meter.limit, 0
         for (records, walked), before in self._before(alone):
             if tried and (not self.kept or self.over() or self.meter.beyond(until)):

@@ -152,6 +152,14 @@ def _lines(code: CodeType) -> set[int]:
     return lines - _refusals(code.co_filename)
 
 
+def codes_of(code: CodeType) -> Iterator[CodeType]:
+    """A function's code and that of the functions inside it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from codes_of(constant)
+
+
 @cache
 def _nodes(name: str) -> tuple[ast.AST, ...]:
     """The nodes of a file's syntax tree; none where the file is no Python."""

@@ -35,9 +35,11 @@ from dpaudit.audit.examine.distances import (
     MANY,
     OPERATORS,
     apart,
+    began,
     first_of,
 )
-from dpaudit.audit.examine.lines import LARGEST
+from dpaudit.audit.examine.instants import instants_of
+from dpaudit.audit.examine.lines import LARGEST, codes_of
 from dpaudit.curator.locations import INSTALLED, is_own, line_of_code
 from dpaudit.curator.reached import reached
 from dpaudit.kernels.query import Array, Records
@@ -138,8 +140,8 @@ class Site:
 
         A look-up is true if its key is in the table; another value, if a test of it is.
         """
-        if self.function is first_of:
-            return result is True  # in the body of the case
+        if self.function in (first_of, began):
+            return result is True  # in the body of the case, or of the handler
         if self.function in INSIDE and not len(operands[1]):
             return None  # no value is in an empty list
         if self.function is None and getattr(operands[0], "__name__", "") in LOOKUPS:
@@ -220,6 +222,8 @@ class Watch:
         values = site.outcome(result, operands)
         if values is None:
             return
+        if site.function is began and isinstance(result, dict):
+            operands = (*map(result.get, operands[1].split()),)
         values = np.logical_xor(values, site.turned)
         some, every = bool(np.any(values)), bool(np.all(values))
         site.false = site.false or not every
@@ -228,7 +232,7 @@ class Watch:
         site.labels[str(self.label)] = None
         site.outcomes += max(1, np.size(values))
         if self.distances is not None and site in self.distances:
-            self.distances[site].append(site.apart(values, operands))
+            self.distances[site].append(site.apart(result, operands))
         if not (site.public or (site.depends and site.several)):
             # How often it is asked is no matter.
             site.digests.add(hash((*map(_digest, operands),)))
@@ -268,9 +272,13 @@ def _digest(value: Any) -> int:
 
 
 def listed_in(program: Any) -> list[tuple[float, ...]]:
-    """Numbers, texts of numbers and keys of several, in the tables and lists a program reaches."""
-    keys: dict[tuple[float, ...], None] = {}
-    for value in reached(program):
+    """Numbers, texts of numbers and keys of several, in the tables and lists a program reaches.
+
+    Before them, instants of the calendar, where it computes with dates.
+    """
+    objects = [*reached(program)]
+    keys: dict[tuple[float, ...], None] = dict.fromkeys(instants_of(objects))
+    for value in objects:
         items: list[Any] = []
         if isinstance(value, dict | list | tuple | set | frozenset):
             items = list(value)[:MANY]
@@ -299,16 +307,8 @@ def functions_of(program: Any) -> Iterator[FunctionType]:
             yield item
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    """A function's code and that of the functions inside it."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes(constant)
-
-
 def _sites(code: CodeType) -> Iterator[Site]:
-    for one in _codes(code):
+    for one in codes_of(code):
         yield from (constant for constant in one.co_consts if isinstance(constant, Site))
 
 
@@ -333,7 +333,7 @@ def _marked(name: str) -> dict[CodeType, CodeType]:
             )
     except (SyntaxError, ValueError, RecursionError):
         return {}
-    return dict(zip(_codes(plain), _codes(_with_sites(with_marks, marks.sites)), strict=True))
+    return dict(zip(codes_of(plain), codes_of(_with_sites(with_marks, marks.sites)), strict=True))
 
 
 def _with_sites(code: CodeType, sites: list[Site]) -> CodeType:
@@ -364,7 +364,7 @@ class _Marks(ast.NodeTransformer):
 
     def _call(
         self,
-        node: ast.expr,
+        node: ast.expr | ast.ExceptHandler,
         text: str,
         parts: list[Site],
         function: Any,
@@ -486,6 +486,23 @@ class _Marks(ast.NodeTransformer):
             body: list[ast.expr] = [ast.Constant(True), ast.Constant(0)]
             mark = ast.Call(node.subject.func, body, [])
             case.body.insert(0, ast.copy_location(ast.Expr(mark), case.body[0]))
+        return node
+
+    def visit_Try(self, node: ast.Try) -> ast.AST:
+        """Each handler that does more than refuse is a condition, true where its body begins."""
+        loaded = {n.id for one in node.body for n in ast.walk(one) if isinstance(n, ast.Name)}
+        self.generic_visit(node)
+        for handler in node.handlers:
+            if isinstance(handler.body[-1], ast.Raise):
+                continue
+            text = f"except {ast.unparse(handler.type)}" if handler.type else "except"
+            names = ast.Constant(" ".join(sorted(loaded)))
+            here = ast.Call(ast.Name("locals", ast.Load()), [], [])
+            begin = self._call(handler, text, [], began, [here, names])
+            body: list[ast.expr] = [ast.Constant(True), ast.Constant("")]
+            node.body.insert(0, ast.copy_location(ast.Expr(begin), node.body[0]))
+            mark = ast.Expr(ast.Call(begin.func, body, []))
+            handler.body.insert(0, ast.copy_location(mark, handler.body[0]))
         return node
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
