@@ -36,7 +36,7 @@ LARGEST_NUMERATOR = 2**52  # of a scale's numerator: sums of draws and values th
 LEAST_DRAWS = 64
 AT_ONCE = 512  # attempts that are made side by side
 WEIGHT_BITS = 40  # bits of a weight: sums stay below 2^62
-MAX_SUMMED_DEVIATION = 100_000  # Standard deviations up to which tails are summed term by term.
+MAX_SUMMED_DEVIATION = 1_000  # Standard deviations up to which tails are summed term by term.
 
 
 def discrete_laplace(scale: object, size: int, entropy: Entropy = None) -> Whole:
@@ -113,9 +113,11 @@ def gaussian_units(variances: list[Fraction], which: Whole, bits: Bits) -> Whole
 
     def attempt(places: Whole) -> tuple[Whole, Flags]:
         each = which[places]
-        drawn = laplace_units(covers[each], 1, bits)
+        # Both rejections, of Laplace noise and of its draws, in one: the law is the same.
+        drawn, kept = _laplace_try(covers[each], 1, bits)
         exponent = np.square(np.abs(drawn) - centres[each]) / (2 * floats[each])
-        return drawn, happens_exp(exponent, _Exponents(variances, covers, each, drawn), bits)
+        exact_exponents = _Exponents(variances, covers, each, drawn)
+        return drawn, kept & happens_exp(exponent, exact_exponents, bits)
 
     return _first_kept(which.size, attempt)
 
@@ -196,11 +198,17 @@ def laplace_tail(k: npt.ArrayLike, scale: float) -> Floats:
 
 
 def gaussian_tail(k: npt.ArrayLike, variance: float) -> Floats:
-    """P[X >= k] for k >= 1: summed up to a deviation of 1e5, beyond that the normal's, to 1e-10."""
+    """P[X >= k] for k >= 1, to 1e-10 within ten deviations.
+
+    Summed up to a deviation of ``MAX_SUMMED_DEVIATION``.  Beyond that the normal's from k - 1/2 on, and the next
+    term of Euler and Maclaurin's sum by midpoints, f'(k - 1/2) / 24.
+    """
     places = np.asarray(k, dtype=np.float64)
     deviation = math.sqrt(variance)
     if deviation > MAX_SUMMED_DEVIATION:
-        return np.asarray(ndtr((0.5 - places) / deviation))
+        away = (places - 0.5) / deviation
+        density = np.exp(-np.square(away) / 2) / math.sqrt(2 * math.pi)
+        return np.asarray(ndtr(-away) - away * density / (24 * variance))
     support = np.arange(1, math.ceil(40 * deviation) + 3)
     tails = np.cumsum(np.exp(gaussian_log_mass(support, variance))[::-1])[::-1]
     return np.asarray(tails[np.clip(places, 1, support.size).astype(np.int64) - 1])

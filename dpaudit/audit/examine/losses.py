@@ -102,7 +102,8 @@ class Run(Proposer):
     the squared distances of each two of them, the last of which is no row; None where a release is
     no sum.  ``clipped``: whether the library clips every row that a release reads.  ``chosen``:
     what each choice would be without noise, in one trial; ``beyond``: whether one of their queries
-    moves by more than it states.
+    moves by more than it states.  ``short``: whether any query moves by less than it states;
+    ``adds_noise``: whether any release adds noise to its query.
     """
 
     def __init__(self, *arguments: Any, pool: Array, place: int, meter: Meter, **options: Any):
@@ -113,7 +114,8 @@ class Run(Proposer):
         self.promised: Array | None = np.zeros((len(pool) + 1,) * 2)
         self.continuous, self.remembers, self.releases = True, False, 0
         self.clipped = True
-        self.noise, self.chosen, self.beyond = np.zeros(self.trials), list[float](), False
+        self.noise, self.chosen = np.zeros(self.trials), list[float]()
+        self.beyond = self.short = self.adds_noise = False
         self._values_of: list[list[Array]] = []
         self._asked_block: Any = None
         self._chance = 1.0
@@ -136,6 +138,7 @@ class Run(Proposer):
         self.continuous = self.continuous and session.continuous
         self.remembers = self.remembers or getattr(session, "memory", False)
         self.releases += 1
+        self.adds_noise = self.adds_noise or session.continuous or session.rounds
         if session.continuous:
             self._note(request, *self._values_of[:2])
         return released
@@ -153,13 +156,14 @@ class Run(Proposer):
     ) -> tuple[Array, Array]:
         log, loss = super()._compared(request, released, value, other)
         session, scale = request.session, request.scale
+        stated, asked = request.sensitivity, request.mask
+        apart = session.apart(value, other, stated)
+        self.short |= not bool((np.square(apart) >= FULL * np.square(stated))[asked].all())
         if not session.continuous:
             still: Any = self._copy(session, "still")
             self.chosen.append(float(still.centre(value).flat[0]))
             still.advance(value, scale)
-            apart = session.apart(value, other, request.sensitivity)
-            stated = (1 + ROUNDED) * request.sensitivity
-            self.beyond |= not bool((apart <= stated)[request.mask].all())
+            self.beyond |= not bool((apart <= (1 + ROUNDED) * stated)[asked].all())
         else:
             first, second = (self._copy(session, f"calm {who}") for who in "pq")
             leaning: Any = self._copy(session, "calm r")
@@ -298,8 +302,11 @@ class Loss:
             loss = loss if self.discrete else loss / (self.shift + 0.5)
             if loss > (BETTER * self.best[0] if self.best else 0.0):
                 self.best, self.latest = (loss, point, run), self.tried
-                plain = run.continuous and not run.remembers and not unused_releases(run)
-                self.full = plain and run.reach**2 >= FULL
+                plain = not run.remembers and not unused_releases(run)
+                # Whole-numbered noise tells what its query moves by; choices alone may tell more
+                # near where they turn, which is searched.
+                settled = self.settled and run.adds_noise and not run.short
+                self.full = plain and (settled or (run.continuous and run.reach**2 >= FULL))
                 self._lead = self._promised(point, run)
             return loss
         return -1.0

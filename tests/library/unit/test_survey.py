@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from dpaudit.cli.main import main
 from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import PureDP
 from dpaudit.releases.items.averages import Mean, Variance
@@ -138,6 +140,44 @@ def test_a_survey_with_all_its_dirt_is_published_by_one_plan(tmp_path: Path) -> 
     assert any("'town' has no value" in text for text in told)
     released = json.loads((tmp_path / "out" / "release.json").read_text())
     assert released["unit"] == "person"
+
+
+@pytest.mark.quality
+def test_the_command_line_certifies_the_survey_and_verifies_what_it_published(
+    tmp_path: Path,
+) -> None:
+    """The same plan and file, from the draw to the certificate; a changed digit is found."""
+    (tmp_path / "plan.toml").write_text(plan_text())
+    dirty(tmp_path / "survey.csv.gz", persons=300)
+    out = tmp_path / "out"
+    given = ("release", tmp_path / "plan.toml", "--data", tmp_path / "survey.csv.gz")
+    drawn = CliRunner().invoke(
+        main, [*map(str, given), "--out", str(out), "--no-ledger", "--trials", "200"]
+    )
+    assert drawn.exit_code == 0, drawn.output
+    assert "'town' has no value" in drawn.stderr
+    (certificate,) = (out / "certificate").glob("survey_2026.json")
+    asked = ["verify", str(certificate), "--published", str(out)]
+    verified = CliRunner().invoke(main, asked)
+    assert verified.exit_code == 0, verified.output
+    predicate = json.loads(certificate.read_text())["predicate"]
+    assert predicate["verdict"]["status"] == "certified"
+    assert predicate["run"]["published"]["count"] == len(
+        json.loads((out / "release.json").read_text())["values"]
+    )
+    page = certificate.with_suffix(".html").read_text()
+    assert "Köln" in page
+    assert "k. A." not in page  # codes of missing values are in the plan alone
+    with (out / "release.csv").open("a") as table:
+        table.write("persons,,count,1,,,,,,\n")
+    assert CliRunner().invoke(main, asked).exit_code == 14
+
+
+def test_a_file_in_another_encoding_says_how_to_name_it(tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text(plan_text().replace('encoding = "cp1252"\n', ""))
+    dirty(tmp_path / "survey.csv.gz", persons=2)
+    with pytest.raises(InvalidParameter, match=r'line \d+ .* encoding = "cp1252"'):
+        Table(load_plan(tmp_path / "plan.toml").schema, tmp_path / "survey.csv.gz").opened("k")
 
 
 @pytest.mark.parametrize(
