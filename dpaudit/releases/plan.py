@@ -85,7 +85,8 @@ ROUNDS = 12  # of the search for an amount of noise
 FINE, CLOSE, SLACK = 4e-4, 1e-3, 2e-4
 MORE = 1.02  # budgets, between whose amounts the slope of the guarantee is told
 SMALLEST_DELTA = 1e-300  # keeps a logarithm finite
-DELTA_SHARE = Fraction(1, 10)  # of delta, for all thresholds without one of their own
+# Parts of delta that are tried, for all thresholds without one of their own.
+DELTA_SHARES = tuple(Fraction(part, 100) for part in range(2, 99, 2))
 LARGEST_VARIANCE = 2**100  # of noise that is drawn exactly
 # 5% of Laplace noise of scale 1, and of normal noise of deviation 1, lie further away.
 LAPLACE_95, GAUSSIAN_95 = math.log(20), 1.959964
@@ -474,7 +475,7 @@ def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
     items = with_counts(schema, items)
     given, least = asks_least(_mapping(table["budget"], "budget"))
     budget = budget_of(given)
-    completed = _with_deltas(items, Fraction(getattr(budget, "delta", 0)))
+    completed = _with_deltas(schema, items, budget)
     release = Release(
         title=str(table["title"]),
         schema=schema,
@@ -492,13 +493,45 @@ def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
     return least_budget(release) if least else release
 
 
-def _with_deltas(items: Sequence[Item], delta: Fraction) -> tuple[Item, ...]:
-    """A tenth of delta, in equal parts, for the thresholds that name none."""
+def _with_deltas(schema: Schema, items: Sequence[Item], budget: Node) -> tuple[Item, ...]:
+    """A part of delta, in equal parts, for the thresholds that name none.
+
+    More of it shows smaller groups, and leaves less for noise.  The part is taken of which no error
+    is further above its own least one: of the thresholds, and of the noise of other items.
+    """
     open_ones = [i for i in items if isinstance(i, Groups) and i.delta is None]
-    if open_ones and delta == 0:
+    if not open_ones:
+        return tuple(items)
+    if not isinstance(budget, ApproxDP):
         raise InvalidParameter(f"item {open_ones[0].name!r}: unknown keys need a budget with delta")
-    share = delta * DELTA_SHARE / max(len(open_ones), 1)
-    return tuple(replace(i, delta=share) if i in open_ones else i for i in items)
+    delta = Fraction(budget.delta) / len(open_ones)
+    groups = [item.limits(schema, 2 * schema.rows)[0] for item in open_ones]
+    try:
+        part = _delta_part(budget, float(delta), groups, others=len(items) > len(open_ones))
+    except ArithmeticError:  # such a budget is refused when noise for it is searched
+        part = DELTA_SHARES[0]
+    return tuple(replace(i, delta=part * delta) if i in open_ones else i for i in items)
+
+
+def _delta_part(budget: Any, each: float, groups: Sequence[int], *, others: bool) -> Fraction:
+    """The part of delta for thresholds, each of which counts a unit in so many ``groups``.
+
+    ``each``: what one gets of all; ``others``: whether other items have noise.
+    """
+    noise = [
+        gaussian_rho(float(budget.epsilon), float((1 - part) * budget.delta)) ** -0.5
+        for part in DELTA_SHARES
+    ]
+    errors = [
+        [
+            deviation * (NORMAL_90 - float(ndtri(float(part) * each / own)))
+            for part, deviation in zip(DELTA_SHARES, noise, strict=True)
+        ]
+        for own in groups
+    ]
+    errors += [noise] * others
+    regrets = [max(row[k] / min(row) for row in errors) for k in range(len(DELTA_SHARES))]
+    return DELTA_SHARES[regrets.index(min(regrets))]
 
 
 def _mapping(value: Any, place: str) -> Mapping[str, Any]:

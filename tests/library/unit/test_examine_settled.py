@@ -16,7 +16,9 @@ import pytest
 
 from dpaudit.audit.examine import Examination, displacement, examine, shape_like, study
 from dpaudit.audit.examine.displacement import Displacement, Moved
+from dpaudit.audit.examine.losses import Loss
 from dpaudit.audit.examine.meter import Meter
+from dpaudit.audit.examine.search import Point, point_of
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.certificate.attempts import attempts_of
 from dpaudit.certificate.order import Options, plan
@@ -25,6 +27,7 @@ from dpaudit.families.opaque import ApproxDP
 from dpaudit.kernels.query import Records
 from dpaudit.releases import program
 from dpaudit.releases.attacked import order_of
+from dpaudit.releases.items.choices import Quantiles
 from dpaudit.releases.items.counts import Count, Sum
 from dpaudit.releases.plan import Release
 from dpaudit.tabular import Category, Number, Schema
@@ -138,6 +141,7 @@ def test_a_suite_whose_pair_tells_most_is_attacked_once() -> None:
     assert len(attempts_of(run, 0, Examination(pair=other, work=1))) == 2
 
 
+@pytest.mark.quality
 def test_worlds_are_few_where_every_query_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     def studied(examination: Callable[[], Examination]) -> int:
         worlds: list[str] = []
@@ -155,3 +159,52 @@ def test_worlds_are_few_where_every_query_settled(monkeypatch: pytest.MonkeyPatc
     assert studied(lambda: examined(seconds=60.0)) == 2
     monkeypatch.setattr(displacement, "SETTLED", 10**9)
     assert studied(lambda: examined(seconds=60.0)) > 2
+
+
+def tried(release: Release, point: Point | None = None, *, settled: bool = True) -> Loss:
+    """A search's objective after the pair of a plan, or another one."""
+    plan = release.plan()
+    order = order_of(plan)
+    assert order.suite is not None
+    known = order.suite.neighbours
+    loss = Loss(
+        order.mechanism.program,
+        plan.declaration,
+        release.scope,
+        1,
+        1e-6,
+        [],
+        Meter(math.inf),
+        settled=settled,
+    )
+    loss(point or pair_of(known))
+    return loss
+
+
+def pair_of(known: Any) -> Point:
+    point = point_of((known.first, known.second), known.adjacency, "known")
+    assert point is not None
+    return point
+
+
+MEDIAN = Quantiles(name="median", column="age")
+
+
+@pytest.mark.quality
+def test_a_pair_that_moves_every_query_by_all_it_states_ends_the_search() -> None:
+    """Whole-numbered noise, with a choice or without: nothing is left that tells more."""
+    for items in (ITEMS, (*ITEMS, MEDIAN)):
+        release = replace(RELEASE, items=items)
+        assert tried(release).over()
+        # Queries that may be wrong are searched on.
+        assert not tried(release, settled=False).over()
+
+
+def test_a_pair_that_moves_a_query_less_and_choices_alone_are_searched_on() -> None:
+    suite = order_of(RELEASE.plan()).suite
+    assert suite is not None
+    point = pair_of(suite.neighbours)
+    row = point.one.copy()
+    row[:, 2] = 1.0  # years, where all that may count are stated
+    assert not tried(RELEASE, replace(point, one=row)).over()
+    assert not tried(replace(RELEASE, items=(MEDIAN,))).over()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import tomllib
 from fractions import Fraction
 from typing import Any
 
@@ -36,7 +37,7 @@ from dpaudit.kernels.random_bits import bits_of
 from dpaudit.kernels.samplers import chosen_places
 from dpaudit.ledger import terms_of
 from dpaudit.releases.items.keys import Groups
-from dpaudit.releases.plan import Release
+from dpaudit.releases.plan import Release, release_of
 from dpaudit.scope import central
 from dpaudit.tabular import Schema, Text
 from tests.support.coarse import gaussian_tail
@@ -229,6 +230,53 @@ def test_the_planner_shows_87_of_200_keys_where_laplace_noise_shows_36() -> None
     sizes = [36 * int(laplace.threshold) / rank for rank in range(1, 201)]
     assert sum(size >= laplace.threshold for size in sizes) == 36
     assert sum(size >= leaf.threshold for size in sizes) >= 87
+
+
+def shown_from(delta: str = "", others: str = "") -> tuple[int, dict[str, float]]:
+    """The threshold of a plan's groups, and the deviation of each part's noise."""
+    own = f', delta = "{delta}"' if delta else ""
+    plan = tomllib.loads(f"""
+title = "t"
+adjacency = "add_remove"
+budget = {{ epsilon = 1, delta = 1e-6 }}
+items = [
+  {{ name = "g", query = "groups", column = "town", groups = 11, per_group = 1{own} }}{others}
+]
+[table]
+name = "t"
+unit = "p"
+entity = "p"
+rows = 11
+[table.columns]
+town = {{ kind = "text" }}
+""")
+    leaves = release_of(plan).plan().leaves
+    variances = {
+        label: float(getattr(leaf, "variance", 0)) or 2 * float(leaf.scale) ** 2
+        for label, leaf in leaves.items()
+    }
+    return int(leaves["g"].threshold), {label: v**0.5 for label, v in variances.items()}
+
+
+def test_a_plan_takes_the_part_of_delta_that_shows_the_smallest_groups() -> None:
+    """89 of 200 towns of Zipf's sizes, where a tenth of delta shows 87 and most of it fewer."""
+    chosen, (deviation,) = shown_from()[0], shown_from()[1].values()
+    assert chosen == 80
+    for delta in ("1e-8", "1e-7", "9.5e-7"):
+        other, (wider,) = shown_from(delta)[0], shown_from(delta)[1].values()
+        assert chosen + 1.645 * deviation < other + 1.645 * wider
+
+
+def test_a_plan_with_other_items_leaves_them_more_of_delta() -> None:
+    """Their noise grows by less than the groups shrink."""
+    count = ', { name = "n", query = "count" }'
+    (chosen, mine), (hundredth, _), (_, least) = (
+        shown_from(others=count),
+        shown_from("1e-8", count),
+        shown_from("1e-9", count),
+    )
+    assert mine["n"] < 1.02 * least["n"]
+    assert chosen < 0.95 * hundredth
 
 
 def test_an_exact_choice_has_the_law_of_the_exponential_mechanism() -> None:
