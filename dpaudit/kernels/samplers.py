@@ -200,8 +200,8 @@ def laplace_tail(k: npt.ArrayLike, scale: float) -> Floats:
 def gaussian_tail(k: npt.ArrayLike, variance: float) -> Floats:
     """P[X >= k] for k >= 1, to 1e-10 within ten deviations.
 
-    Summed up to a deviation of ``MAX_SUMMED_DEVIATION``.  Beyond that the normal's from k - 1/2 on, and the next
-    term of Euler and Maclaurin's sum by midpoints, f'(k - 1/2) / 24.
+    Summed up to a deviation of ``MAX_SUMMED_DEVIATION``.  Beyond that the normal's from k - 1/2
+    on, and the next term of Euler and Maclaurin's sum by midpoints, f'(k - 1/2) / 24.
     """
     places = np.asarray(k, dtype=np.float64)
     deviation = math.sqrt(variance)
