@@ -72,7 +72,7 @@ def rehearse(
     from the output.  Errors: whatever the program raises on zeros.
     """
     rows, said = Records(np.zeros(in_shape(mechanism, records))), list[str]()
-    sampler, _ = _run(mechanism, rows)
+    sampler, output = _run(mechanism, rows)
     over = math.sqrt(sampler.variance) / sampler.signal if sampler.signal > 0 else 0.0
     if over > 1:
         number = f"{len(rows):,} record{'s' if len(rows) != 1 else ''}"
@@ -80,7 +80,8 @@ def rehearse(
             f"noise exceeds the signal: over the whole run it is about {over:.3g} times the most "
             f"that {number} can contribute; use more records, a larger epsilon or fewer rounds"
         )
-    length, across = _moved(mechanism, rows, model) if sampler.variance > 0 else (0.0, math.inf)
+    stopped = sampler.variance > 0 and _stopped(mechanism, rows, model, output)
+    length, across = _moved(mechanism, rows, model) if stopped else (0.0, math.inf)
     if length > across:
         said.append(
             f"noise exceeds the ball: alone it would move the model by about {length:.3g}, and the "
@@ -88,6 +89,23 @@ def rehearse(
             "fewer rounds or shorter steps"
         )
     return said
+
+
+def _stopped(
+    mechanism: Mechanism, rows: Records, model: Callable[[Any], Array], output: Any
+) -> bool:
+    """Whether the noise of a run moved the model otherwise than in proportion to a little of it.
+
+    Where it did not, nothing stopped it: the model stayed in whatever set there is.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            still, little = (model(_run(mechanism, rows, share)[1]) for share in (0.0, LITTLE))
+            way = model(output) - still
+            off = np.linalg.norm(way - (little - still) / LITTLE)
+            return not off <= NEARLY * np.linalg.norm(way)
+    except Exception:  # noqa: BLE001  (what a program makes of such releases is no error of it)
+        return False
 
 
 def _moved(
