@@ -56,8 +56,9 @@ LEFT_OUT = {
 ROC_POINTS = 9  # points of a kept curve of error rates
 FULL_SHARE = 0.999  # Share of a clipping bound from which on it counts as reached.
 REACHED_SHARE = 0.95  # Share of the declared total from which on nothing is remarked.
-# Trials of the audit of the program itself, and how many numbers they may read together.
-FEWEST_TRIALS, MOST_TRIALS, NUMBERS = 100, 2_000, 60_000_000
+FEWEST_TRIALS = 100  # Trials of the audit of the program itself, at least.
+MOST_TRIALS = 2_000  # Trials of it, at most.
+MAX_NUMBERS_READ = 60_000_000  # Numbers that all its trials may read together.
 # An audit may read at most this many times the numbers of the fewest likelihood runs.
 SLOWEST_RATIO = 7
 KEEPS = (
@@ -233,13 +234,13 @@ def trials_of(examination: Examination) -> int:
     """How many trials attack the named program on the pair that was found; 0 where none do."""
     if examination.pair is None or examination.broken:
         return 0
-    trials = min(MOST_TRIALS, NUMBERS // max(1, examination.work))
+    trials = min(MOST_TRIALS, MAX_NUMBERS_READ // max(1, examination.work))
     return trials if trials >= FEWEST_TRIALS else 0
 
 
 def likelihood_runs(examination: Examination) -> int:
     """How many runs of a likelihood audit are counted; 0 where runs are long beyond the fewest."""
-    runs = NUMBERS // max(1, examination.work)
+    runs = MAX_NUMBERS_READ // max(1, examination.work)
     return 0 if runs * SLOWEST_RATIO < FEWEST_RUNS else max(FEWEST_RUNS, min(COUNTED_RUNS, runs))
 
 
@@ -258,7 +259,7 @@ def _unattacked(examination: Examination) -> str:
         return "its examination found no pair of data sets to attack it on"
     return (
         f"one trial reads {examination.work:,} numbers, and {FEWEST_TRIALS} trials may read "
-        f"{NUMBERS:,}; a suite attacks it with any number of trials"
+        f"{MAX_NUMBERS_READ:,}; a suite attacks it with any number of trials"
     )
 
 

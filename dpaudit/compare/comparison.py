@@ -29,9 +29,10 @@ from dpaudit.scope import Adjacency, Scope
 
 NOTHING, OPTIMUM = "doing nothing", "non-private optimum"
 PROTOCOL = Searched(budget=12, choosing=2, judging=6)
-# The most noisy releases of one run in a comparison, and the most records that they read together:
-# so that a table is made in minutes.  A setting at either limit counts as the end of a grid.
-MOST_RELEASES, MOST_READS = 3_000, 10**7
+# Noisy releases of one run in a comparison, so that a table takes minutes.  A setting at this
+# limit counts as the end of a grid.
+MOST_RELEASES = 3_000
+MOST_READS = 10**7  # Records that they read together, likewise.
 ORDER = (Cost.NOTHING, Cost.SCALE, Cost.NOISE, Cost.CLAIM)  # of a search
 FEWEST_ROWS = 10  # Rows of a table; fewer leave less than two to judge on.
 Value = int | float | Fraction

@@ -24,7 +24,9 @@ COLUMNS = (
     "chosen", "at the end of its grid", "against one-pass DP-SGD", "against full-batch DP-GD",
 )  # fmt: skip
 BLUE, GREY = "#0b4f9e", "#6b7280"
-ROW_INCHES, MARGIN_INCHES, WIDTH_INCHES = 0.28, 1.2, 8.0  # of a figure, a row a method
+ROW_INCHES = 0.28  # Inches of a figure for each method.
+MARGIN_INCHES = 1.2  # Inches above and below them.
+WIDTH_INCHES = 8.0  # Inches of a figure's width.
 
 
 def cells(outcome: Outcome) -> Iterator[tuple[str, ...]]:

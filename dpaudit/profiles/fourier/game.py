@@ -65,11 +65,10 @@ REACH_MARGIN = 1.08  # Factor on the largest loss that is followed.
 MOST_EXPONENT = 300.0  # Nats: the largest exponent of a tilt over all losses.
 COARSE_NODES = 1_000  # Nodes of the coarse grid on which tilts are compared.
 EDGE_PLACE = 0.35  # Place, in steps, of the first node beyond the edge of a round's losses.
-# The ranges of mu and of the rate in which the errors of 64-bit floats are bounded.
-SMALLEST_MU = 1 / 64
-LARGEST_MU = 6.0
-SMALLEST_RATE = 1e-7
-LARGEST_RATE = 0.75
+SMALLEST_MU = 1 / 64  # mu from which on the errors of 64-bit floats are bounded.
+LARGEST_MU = 6.0  # mu up to which they are.
+SMALLEST_RATE = 1e-7  # Sampling rate from which on they are.
+LARGEST_RATE = 0.75  # Sampling rate up to which they are.
 # Margin for a checker with rounding errors of its own, relative to 1 + epsilon,
 CHECKER_EPSILON = 2e-5
 CHECKER_DELTA = 2e-4  # relative to delta,
