@@ -5,9 +5,9 @@ For every threshold t, however chosen, on the same trials or not, the true rates
     FPR(t) = Q[score > t]  <= rates_upper(trials of Q above t),
     FNR(t) = P[score <= t] <= rates_upper(trials of P at or below t),
 
-both together except with probability ``error``.  So the best threshold may be read off the very
-trials that it is counted on, and the whole curve of (epsilon, delta), mu, Renyi divergences and the
-trade-off function follow from the one band, all of them at once.
+both together except with probability ``error``.  So the threshold may be chosen on the same trials
+on which errors are counted, and the whole curve of (epsilon, delta), mu, Renyi divergences and the
+trade-off function follow from the one band, simultaneously.
 
 Argument.  Let U_1, ..., U_n be uniform, N(u) the number of them at most u, and 0 < theta < 1.  Then
 
@@ -240,7 +240,7 @@ def _crossings(counts: FloatArray, trials: int, error: float) -> FloatArray:
 def _log_average(
     logit: FloatArray, misses: FloatArray, lost: FloatArray, tilts: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """log of the average of M_theta over theta = 1 - tilt, and its slope, at log(u / (1 - u)).
+    """Log of the average of M_theta over theta = 1 - tilt, and its slope, at log(u / (1 - u)).
 
     (1 - theta u) / (1 - u) = 1 + tilt u / (1 - u): no cancellation, and no large sums.
     """
@@ -255,7 +255,7 @@ def _log_average(
 
 @lru_cache(maxsize=64)
 def _tilts(trials: int, error: float) -> FloatArray:
-    """1 - theta for geometric ranks k: theta u = k / n where n KL(k/n, u) is what it takes."""
+    """1 - theta for geometric ranks k: theta u = k / n at the u where n KL(k/n, u) suffices."""
     ranks = 0.25 * _RANK_RATIO ** np.arange(math.log2(2 * trials) + 1)
     ranks = ranks[ranks < trials / 2]
     ranks = np.concatenate([ranks, [trials / 2], trials - ranks[ranks >= 1][::-1]])
@@ -276,7 +276,7 @@ def _divergence(shares: FloatArray, u: FloatArray) -> FloatArray:
 
 
 def _ranks(size: int) -> npt.NDArray[np.intp]:
-    """Indices below ``size``: all near both ends, geometric further in, even in the middle."""
+    """Indices below ``size``: all near both ends, geometric further in, evenly spaced inside."""
     tail = np.concatenate([np.arange(_ALL_RANKS), np.geomspace(1, size, _TAIL_RANKS // 2)])
     centre = np.linspace(0, size - 1, _CENTRE_RANKS // 2)
     ranks = np.concatenate([tail, size - 1 - tail, centre]).astype(np.intp)

@@ -1,4 +1,4 @@
-"""Bets against a claim: evidence that may be looked at any time, added to later, and combined.
+"""Bets against a claim: evidence valid at any stopping time, that can be extended and combined.
 
 A *region* allows p = P[E] <= largest(q), q = Q[E], for every event E, concave in q.  Any of its
 supporting lines, largest(q) <= p0 + slope (q - q0) for all q, is a fair price list.  With one draw
@@ -14,7 +14,7 @@ Under the claim, with w = slope (q - q0) and p - p0 <= w, the conditional mean o
 since both means are of non-negative numbers and the draws are independent.  So the wealth is a
 non-negative supermartingale from 1 whatever (p, q) the claim allows; so is an average over lines
 and stakes fixed beforehand; and by Ville's inequality it ever reaches 1 / error with probability
-at most ``error``: one may stop early, go on later, and look after every pair.  Where (p0, q0) is
+at most ``error``: one may stop early, continue later, and look after every pair.  If (p0, q0) is
 the point of the edge nearest in Kullback-Leibler divergence to the true (p, q), and c the stake
 that makes the factor a likelihood ratio, no e-value of the claim grows faster.  Wealth is also an
 e-value: over independent runs e-values multiply, over pairs of data sets their average is one.
@@ -166,10 +166,11 @@ def bets_against(
     """Bets on p > largest(q) for each region: lines near the ``expected`` (p, q), several stakes.
 
     The unit stake, sqrt(2 log(1 / error) / (pairs V)) with V the variance of x - slope y, is the
-    best for a wealth of 1 / ``error`` after ``pairs`` pairs.  Most of the wealth goes to 1.2 of
-    it, best where every pair is looked at, the rest to 0.5, 3 and 10.  ``expected`` comes from
-    training, declared densities or a guess; without it lines at eight rates share the wealth.
-    All of that is power; validity needs only that it was fixed before the pairs were drawn.
+    best for a wealth of 1 / ``error`` after ``pairs`` pairs.  Most of the wealth goes to 1.2 times
+    that stake, which is best if the wealth is looked at after every pair; the rest goes to 0.5, 3
+    and 10 times.  ``expected`` comes from training, declared densities or a guess; without it,
+    lines at eight rates share the wealth.  These choices affect power only; the bets are valid if
+    they are fixed before the pairs are drawn.
 
     Errors: InvalidParameter for no regions, rates outside (0, 1), no pairs, or a bad error rate.
     """
@@ -241,10 +242,10 @@ def log_wealth(bets: Bets, tally: Tally) -> FloatArray:
 
 
 def renewed(bets: Bets, tally: Tally, fresh: Bets) -> Tally:
-    """Go on with ``fresh`` bets, and another event if need be; the wealth is carried over.
+    """Continue with ``fresh`` bets, possibly on another event; the wealth is carried over.
 
-    They may depend on all pairs played so far, as a bet's mean is at most 1 given the past: the
-    event is learned on the way, and no draw but the first few is spent on training alone.
+    They may depend on all pairs played so far, because a bet's mean is at most 1 given the past.
+    So the event can be learned during play, and only the first few draws serve training alone.
     Errors: InvalidParameter unless both are bets against the same claims.
     """
     if fresh.parameters != bets.parameters:

@@ -1,8 +1,8 @@
 """Choosing an event where scores look binormal: rates smoothed by a line of normal quantiles.
 
-Where Phi^-1(FPR) is about a line in Phi^-1(TPR), one line learned from all thresholds says more
-about a tail than the few scores in it.  Where it is not, the rates are taken as they are.  The
-event is chosen on training scores only; any choice is valid, and a poor one costs power alone.
+If Phi^-1(FPR) is about linear in Phi^-1(TPR), one line fitted to all thresholds estimates a tail
+better than the few scores in it.  Otherwise the observed rates are used.  The event is chosen on
+training scores only; any choice is valid, and a poor one costs only power.
 """
 
 from __future__ import annotations

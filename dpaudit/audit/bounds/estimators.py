@@ -183,11 +183,11 @@ def epsilon_lower(
 def pooled_upper(counts: Counts, error: float, *, written: bool = False) -> float:
     """An upper bound on the mean of the two error rates, wrong with probability at most ``error``.
 
-    Both kinds of errors of as many trials a side are one count S of 2n trials, so that nothing of
-    the error is split.  With the mean rate p, P(S <= t) <= P(Bin(2n, p) <= t) for every whole
-    t <= 2np - 1; so it is the Clopper-Pearson bound of S, where that is at least (S + 1) / 2n, and
-    1 elsewhere.  A claim whose allowed rates are convex, and the same for the two exchanged, allows
-    no mean below that of its equal rates: what two equal rates of this size imply holds.
+    With n trials a side, both kinds of errors form one count S of 2n trials, so the error rate is
+    not split.  With the mean rate p, P(S <= t) <= P(Bin(2n, p) <= t) for every whole t <= 2np - 1;
+    so the bound is the Clopper-Pearson bound of S if that is at least (S + 1) / 2n, else 1.  If a
+    claim's allowed rates form a convex set that is symmetric in the two, their mean is at least
+    that of the equal rates it allows: conclusions from two equal rates of this size hold.
 
     Errors: InvalidParameter for another number of trials on either side.
     Source: Hoeffding (1956), Theorem 4, for sums of independent trials that differ.
@@ -202,7 +202,7 @@ def pooled_upper(counts: Counts, error: float, *, written: bool = False) -> floa
 
 
 def pools(training: TrainingScores, threshold: float, trials: int, error: float) -> bool:
-    """Whether pooled errors promise the larger bound on mu at a threshold, as training has it."""
+    """Whether training scores predict a larger bound on mu from pooled errors at a threshold."""
     positive, negative = (
         (np.count_nonzero(side) + 0.5) / (side.size + 1)
         for side in (training.null > threshold, training.alternative <= threshold)
@@ -265,9 +265,9 @@ def epsilon_of_gaussian(mu: float, delta: float) -> float:
 def choose_threshold(training: TrainingScores, delta: float, trials: int, error: float) -> float:
     """The threshold at which ``trials`` test trials a side promise the largest epsilon bound.
 
-    Each candidate's two rates are guessed from training, pessimistically: the Clopper-Pearson
-    upper bound at error rate 0.16, one standard error above the observed rate, so that a tail
-    that saw no error is not taken for one that has none.  The bound predicted is
+    Each candidate's two rates are estimated pessimistically from training by the Clopper-Pearson
+    upper bound at error rate 0.16, one standard error above the observed rate, because a tail
+    without observed errors may still have some.  The predicted bound is
     :func:`epsilon_lower` at the error counts those rates give.  Candidates lie half-way between
     neighbouring scores; scores closer than 1e-9 count as tied, because rounding inside an atom
     of the score's distribution is no signal; beyond 2,048 of them, ranks are thinned

@@ -225,7 +225,7 @@ def _spacing(guess: float) -> float:
 
 
 def _tolerance(probability: float) -> float:
-    """Relative room left above a probability: an eighth of a percent of its quantile, or more."""
+    """Relative margin above a probability: at least an eighth of a percent of its quantile."""
     quantile = -float(ndtri(min(max(probability, 1e-300), 0.5)))
     return min(max(0.0025 * quantile**2 * max(1.0, quantile / 2), 0.005), 0.3)
 
@@ -330,7 +330,7 @@ def kl(first: FloatArray | float, second: FloatArray | float) -> FloatArray:
 
 
 def _noise(trials: Trials) -> float:
-    """More than the rounding of trials times a divergence of two nearly equal rates."""
+    """Bound on the rounding error of trials times a divergence of two nearly equal rates."""
     return 1e-15 * (trials.total + trials.other)
 
 

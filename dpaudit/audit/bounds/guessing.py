@@ -5,9 +5,9 @@ already open, and only labels still sealed can be counted.  That order is what t
 guesses asks for (:mod:`dpaudit.audit.bounds.one_run`); how well a score was modelled affects power
 alone.
 
-A first random share is opened, then what lies in the middle, where a guess is worth little: it
-shows how the odds grow with the score.  A logistic model in normal ranks, with slopes that may
-change in the tails, predicts the odds of the rest and the bound that each number of guesses gives.
+First a random share of the labels is opened, then those with middle scores, where a guess is worth
+little; they show how the odds grow with the score.  A logistic model in normal ranks, with slopes
+that may change in the tails, predicts the other odds and the bound for each number of guesses.
 """
 
 from __future__ import annotations

@@ -161,9 +161,9 @@ def _invert(
 def _order(
     seen: Trials, ranking: Callable[[float], Region], largest: float, error: float
 ) -> tuple[float, float]:
-    """The last claim whose likelihood ratio reaches the level of ``error``, and that level.
+    """The largest parameter whose likelihood ratio reaches the level of ``error``, and the level.
 
-    Where no claim does, the strictest claim at the level it reaches: the order goes on below.
+    If none does: 0, the strictest claim, and the likelihood ratio that it reaches.
     """
     level = float(ndtri(min(error, 0.4))) ** 2 / 2
     strictest = half_deviance(seen, ranking(0.0))
@@ -221,7 +221,7 @@ class _Ends:
 class _Search:
     """The largest parameter of a nested family at which a set's probability is at most ``room``.
 
-    Any parameter found with an upper bound at most ``room`` is valid; the way to it is not.
+    Any parameter with an upper bound at most ``room`` is valid, however it was found.
     """
 
     extreme: Extreme

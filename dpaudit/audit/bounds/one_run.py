@@ -96,7 +96,7 @@ def one_run_p_value(
 def one_run_epsilon_lower(
     correct: int, guesses: int, canaries: int, delta: float, error: float
 ) -> float:
-    """The largest epsilon found whose p-value is at most ``error``: above the truth that rarely.
+    """The largest epsilon found whose p-value is at most ``error``, a valid lower bound.
 
     The p-value of :func:`one_run_p_value` grows with epsilon, since (epsilon, delta)-DP implies
     (epsilon', delta)-DP for epsilon' > epsilon: all epsilons below the bound are refuted too.
@@ -258,7 +258,7 @@ def _probabilities(
 
 
 def _usable(correct: int, guesses: int, epsilon: float) -> tuple[int, float]:
-    """P[W >= v] for v = ``correct``, or for the largest v below it where it is no underflow."""
+    """P[W >= v] for v = ``correct``, or for the largest smaller v where it does not underflow."""
     tail = _tail(correct, guesses, epsilon)
     if tail >= _LEAST_TAIL:
         return correct, tail
