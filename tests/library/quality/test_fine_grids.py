@@ -47,7 +47,7 @@ def test_ten_million_candidates_take_less_than_two_gigabytes(rows: int, tmp_path
     assert made.returncode == 0, made.stderr
     said, memory = made.stdout.strip().splitlines()
     verdict, *quantiles = said.split()
-    assert verdict == "certified"
+    assert verdict == "certified_under_assumptions"  # its rows come in a frame
     near = 0.1 if rows == 1000 else 0.01
     assert [float(q) / size for q in quantiles] == pytest.approx([0.25, 0.5], abs=near)
     assert float(memory) < 2
