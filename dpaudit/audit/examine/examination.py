@@ -962,16 +962,19 @@ class _Examiner:
         if self.over() or 0 not in self.sampled:
             return
         alone, states = {}, []
-        for number in (0, min(3, len(self.worlds) - 1)):
+        until, tried = self.meter.used + KEEPING * self.meter.limit, 0
+        # Two data sets may leave the same, such as a largest number; zero ones and huge ones too.
+        for number in sorted({0, 1, 3, 5} & set(range(len(self.worlds)))):
+            if len(states) > 1 and (self.over() or self.meter.beyond(until)):
+                break
             records = self.worlds[number].records()
             walked, state = self._after(None, records)
             if walked is None:
                 return
             alone[number] = records, walked
             states.append(state)
-        first, last = states
-        self.kept = [path for path in {**first, **last} if first.get(path) != last.get(path)]
-        until, tried = self.meter.used + KEEPING * self.meter.limit, 0
+        paths = dict.fromkeys(path for state in states for path in state)
+        self.kept = [path for path in paths if len({state.get(path) for state in states}) > 1]
         for (records, walked), before in self._before(alone):
             if tried and (not self.kept or self.over() or self.meter.beyond(until)):
                 break
