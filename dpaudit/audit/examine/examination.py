@@ -961,7 +961,7 @@ class _Examiner:
         self.notes.count(KEPT)
         if self.over() or 0 not in self.sampled:
             return
-        alone, states = {}, []
+        alone, states = {}, list[dict[str, str]]()
         until, tried = self.meter.used + KEEPING * self.meter.limit, 0
         # Two data sets may leave the same, such as a largest number; zero ones and huge ones too.
         for number in sorted({0, 1, 3, 5} & set(range(len(self.worlds)))):

@@ -334,8 +334,9 @@ class Search:
         ):
             for without in self._without(row, column):
                 size = GROUPS * MEMBERS if self.more else len(self.world)
-                group = np.arange(size) * GROUPS // size
-                own = group == (GROUPS - 1 if last else 0)
+                groups = min(GROUPS, size)
+                group = np.arange(size) * groups // size
+                own = group == (groups - 1 if last else 0)
                 others = np.where(own.reshape(-1, *[1] * row.ndim), row, without)
                 others.reshape(size, -1)[:, column] = unit * (1 + group)
                 place, other = int(np.flatnonzero(own)[0]), others[0 if last else -1]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from zlib import crc32
 from zoneinfo import ZoneInfo
@@ -18,6 +19,7 @@ import pytest
 import dpaudit as dp
 from dpaudit.audit.examine import examination, examine, outcomes
 from dpaudit.audit.examine.examination import MOVED
+from dpaudit.audit.examine.search import Search
 from dpaudit.certificate.evidence import examination_row
 from dpaudit.check.reach import gaps
 from dpaudit.kernels.query import Array
@@ -389,3 +391,16 @@ def test_a_condition_on_texts_is_met_by_digits_of_a_date(monkeypatch: pytest.Mon
     assert examine(program, seed=1, first=True).broken
     monkeypatch.setattr(examination, "aimed", lambda *given: {})
     assert not examine(program, seed=1, first=True).broken
+
+
+@pytest.mark.parametrize("adjacency", dp.Adjacency)
+@pytest.mark.parametrize("rows", [1, 2, 7, 40])
+def test_groups_and_runs_are_made_of_any_number_of_rows(rows: int, adjacency: Any) -> None:
+    objective: Any = SimpleNamespace(adjacency=adjacency)
+    pool = {"all one": np.ones(3), "all of the number 7": np.full(3, 7.0)}
+    made = Search(objective, np.zeros((rows, 3)), pool, np.random.default_rng(0)).few_rows()
+    points = [*made]
+    assert any("groups" in point.text for point in points)
+    assert all(point.place < len(point.others) for point in points)
+    if adjacency is not dp.Adjacency.ADD_REMOVE:
+        assert {len(point.others) for point in points} == {rows}
