@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from dpaudit.certificate.evidence import LEFT_OUT
+from dpaudit.audit.examine import Examination
+from dpaudit.certificate.evidence import LEFT_OUT, evidence_caveats
 from dpaudit.certificate.on_data import DISCARDED
 from dpaudit.check import assumptions
 from dpaudit.check.conformance import EXAMINED, LABEL_CHECKS
@@ -193,6 +194,10 @@ def test_checks_and_caveats_of_an_examination_are_said_in_each_language(spoken: 
     texts = [*EXAMINED, *LEFT_OUT.values(), words.UNCOMPARED, DISCARDED, *MARGINS]
     texts += [f"{words.UNHEARD}, and a run on the data may: release 'x'"]
     texts += [f"{kind} of gradient" for kind in LABEL_CHECKS]
+    examination = Examination(kept=("module x: CACHE",), warned=("'odd'",), stopped=True, walked=3)
+    caveats = evidence_caveats(examination, (), "both")
+    assert len(caveats) >= 4
+    texts += caveats
     with speaking(spoken):
         assert [text for text in texts if translated(text) == text] == []
         assert translated("what an author wrote") == "what an author wrote"
