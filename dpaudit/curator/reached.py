@@ -52,7 +52,7 @@ _INSIDE: tuple[tuple[Any, Callable[[Any], Iterable[Any]]], ...] = (
 
 
 def _of_function(function: FunctionType) -> list[Any]:
-    names = _names(function.__code__)
+    names = names_in(function.__code__)
     named = [function.__globals__[name] for name in names if name in function.__globals__]
     modules = [item for item in named if isinstance(item, ModuleType) and _is_own(item)]
     inside = [getattr(m, name) for m in modules for name in names if hasattr(m, name)]
@@ -60,16 +60,17 @@ def _of_function(function: FunctionType) -> list[Any]:
     return [*named, *inside, *enclosed(function), *given, *vars(function).values()]
 
 
-def _names(code: Any) -> list[str]:
+def names_in(code: Any) -> list[str]:
+    """The global names and attributes that a code object and those inside it use."""
     inner = [
         name
         for constant in code.co_consts
         if hasattr(constant, "co_names")
-        for name in _names(constant)
+        for name in names_in(constant)
     ]
     return [*code.co_names, *inner]
 
 
 def _is_own(value: Any) -> bool:
     """Whether it is of a project, and no library's."""
-    return is_own(value.__name__ if isinstance(value, ModuleType) else value.__module__ or "")
+    return is_own(str(value.__name__ if isinstance(value, ModuleType) else value.__module__))

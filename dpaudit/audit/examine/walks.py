@@ -7,12 +7,12 @@ import copy
 import functools
 import inspect
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import PurePath
-from types import FunctionType, ModuleType, SimpleNamespace
+from types import FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from dpaudit.curator.curator import Event, OneRun, Program, Request
 from dpaudit.curator.entitlement import PUBLIC_COIN, Mask
 from dpaudit.curator.locations import INSTALLED, is_own
 from dpaudit.curator.outputs import enclosed
-from dpaudit.curator.reached import reached
+from dpaudit.curator.reached import names_in, reached
 from dpaudit.curator.replayer import (
     RELATIVE_TOLERANCE,
     ROUNDING,
@@ -337,7 +337,8 @@ def shared(program: Program) -> Shared:
     Caches of functions come with none: they are emptied.
     """
     # A copy of a program shares the closures of its functions.
-    items = [*reached(program), *(value for _, value in reachable(program)), *_modules(program)]
+    values = [value for _, value in reachable(program)]
+    items = [*reached(program), *values, *_modules([program, *_functions(values)])]
     distinct = {id(item): item for item in items}.values()
     return [
         (item, copy.copy(item) if isinstance(item, CONTAINERS) else dict(_names(item)))
@@ -387,27 +388,53 @@ def _own(module: str) -> bool:
 
 
 def reachable(program: Any) -> Iterator[tuple[str, Any]]:
-    """Values reachable from a program: fields, items, closures, defaults, its module's globals."""
+    """Values reachable from a program: fields, items, closures, defaults, and globals.
+
+    Globals are those that its functions name, and the containers of the module that defines it.
+    """
     ids_seen: set[int] = set()
-    level: list[tuple[str, Any]] = [(type(program).__name__, program)]
-    for module in _modules(program):
-        level += [
-            (f"{module.__name__}.{name}", value)
-            for name, value in vars(module).items()
-            if isinstance(value, (*CONTAINERS, *PLAIN, CACHED, np.ndarray)) or _names(value)
-            if not (name.startswith("__") or isinstance(value, type | ModuleType))
-        ]
-    count = 0
-    while level and count < MOST_OBJECTS:
+    own = list(_inside([(type(program).__name__, program)], ids_seen))
+    yield from own
+    yield from _inside(_globals(program, [value for _, value in own]), ids_seen)
+
+
+def _inside(level: list[tuple[str, Any]], ids_seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """Values, and those inside them, that were not seen before."""
+    while level and len(ids_seen) < MOST_OBJECTS:
         deeper: list[tuple[str, Any]] = []
         for path, value in level:
             if id(value) in ids_seen and not isinstance(value, (int, float, str, bool, type(None))):
                 continue
             ids_seen.add(id(value))
-            count += 1
             yield path, value
             deeper += _children(path, value)
         level = deeper
+
+
+def _globals(program: Any, values: Sequence[Any]) -> list[tuple[str, Any]]:
+    """Changeable globals that the functions of a program and of its values name."""
+    functions = _functions(values)
+    named = {
+        name
+        for item in reached([program, *functions])
+        if isinstance(item, FunctionType)
+        for name in names_in(item.__code__)
+    }
+    held = []
+    for module in _modules([program, *functions]):
+        defines = module.__name__ == type(program).__module__
+        held += [
+            (f"{module.__name__}.{name}", value)
+            for name, value in vars(module).items()
+            if (name in named and (isinstance(value, (*PLAIN, CACHED)) or _names(value)))
+            or ((name in named or defines) and isinstance(value, (*CONTAINERS, np.ndarray)))
+            if not (name.startswith("__") or isinstance(value, type | ModuleType))
+        ]
+    return held
+
+
+def _functions(values: Iterable[Any]) -> list[Any]:
+    return [value for value in values if isinstance(value, FunctionType | MethodType)]
 
 
 def _children(path: str, value: Any) -> list[tuple[str, Any]]:
@@ -449,11 +476,11 @@ def _short(key: Any) -> str:
     return text if len(text) <= 40 else f"{text[:24]}... {sha256(text.encode()).hexdigest()[:8]}"
 
 
-def _modules(program: Any) -> list[ModuleType]:
-    """The modules of the project that define the program and the functions it reaches by name."""
+def _modules(items: list[Any]) -> list[ModuleType]:
+    """The modules of the project that define a program and functions, and what these name."""
     names = {
         item.__module__: None
-        for item in (type(program), *reached(program))
+        for item in (type(items[0]), *reached(items))
         if isinstance(item, FunctionType | type) and _own(str(item.__module__))
     }
     return [sys.modules[name] for name in names if name in sys.modules]

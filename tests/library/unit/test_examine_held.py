@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -179,6 +181,31 @@ class Unexamined(Holding):
 
     def run(self, curator: Curator) -> Array:
         raise ValueError
+
+
+LOSSES = """
+import numpy as np
+from dpaudit import Records
+
+SUITES = [Records(np.ones((3, 2)))]
+
+def loss(values):
+    return 0.0
+
+def loss_of_suites(values):
+    return float(len(SUITES))
+"""
+
+
+def test_records_beside_a_function_count_where_it_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "losses_of_suites.py").write_text(LOSSES)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("losses_of_suites")
+    assert held_by(mechanism("right", holding(module.loss)), None) == ()
+    (finding,) = held_by(mechanism("wrong", holding(module.loss_of_suites)), None)
+    assert finding.detail == "the program holds Records: losses_of_suites.SUITES[0]"
 
 
 def test_a_program_that_was_not_examined_holds_no_records_either() -> None:
