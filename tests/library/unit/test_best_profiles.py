@@ -212,6 +212,7 @@ def test_a_loss_that_is_too_far_for_a_sum_is_bounded_at_a_nearer_one() -> None:
     assert inner._at_most([(masses, 1)], F(0), step) <= 1
 
 
+@pytest.mark.long_cases("node2")
 @pytest.mark.parametrize(
     "node",
     [

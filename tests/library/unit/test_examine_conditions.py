@@ -146,6 +146,8 @@ def turned_clock(rows: Any, weight: float) -> Any:
     return hours
 
 
+@pytest.mark.long("one examination, whose last stages meet it")
+@pytest.mark.first_case
 @pytest.mark.parametrize("weight", [20, 1])
 def test_an_hour_that_a_clock_leaves_out_is_met(
     weight: float, monkeypatch: pytest.MonkeyPatch
@@ -158,6 +160,7 @@ def test_an_hour_that_a_clock_leaves_out_is_met(
     assert not broken(hours, first=True)
 
 
+@pytest.mark.long("one examination, with a scan of whole numbers")
 def test_a_handler_that_never_ran_is_a_condition(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examination, "aimed", lambda *given: {})
     program = mechanism("counts", Counts(lambda rows: handled(rows, 20)), "zero_out")

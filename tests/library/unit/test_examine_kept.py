@@ -170,6 +170,8 @@ def by_a_cache(values: Array) -> float:
     return scaled(values, largest(len(values)))
 
 
+@pytest.mark.long("two examinations of a case")
+@pytest.mark.long_cases("by_a_global", "by_an_object")
 @pytest.mark.parametrize("value", [known, by_a_global, by_an_object, by_a_cache])
 def test_what_is_kept_is_wrong_where_it_changes_an_answer(
     value: Callable[[Array], float], monkeypatch: pytest.MonkeyPatch

@@ -104,6 +104,7 @@ class Counted:
         return curator.release("count", dp.Statistic(self.value, sensitivity=1))
 
 
+@pytest.mark.long("two examinations, the first to its end")
 def test_a_warning_of_a_library_counts_where_it_shows_a_value(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
