@@ -56,7 +56,9 @@ NEARLY = 0.9  # of a stand-in's bound, from which the program's own bound says a
 FULL_CLIP = 0.95  # of what is declared, below which the program's own queries limit an attack
 # Why a program's suite attacks a stand-in that no search for a pair, or a loss, replaces.
 PHASES = "a suite attacks a record of every phase, and a search finds one pair"
-STOPPED = "its rounds stop by what was released: the search for a loss shows less than 90% of that"
+STOPPED = (
+    "its rounds stop by what was released: a search for a loss shows less than 90% of its suite"
+)
 LIPSCHITZ = (
     "nothing is clipped: its guarantee is of Lipschitz losses, and no other loss is searched"
 )
@@ -87,7 +89,7 @@ NOT_FOUND: Mapping[str, Sequence[str]] = {
     "its runs go on for as long as the noise lets them, and its suite cuts them at 60 rounds":
         ("adaptive_noisy_gd_paper_vector",),
     "gradients and their differences exceed both clips only where a gradient turns: the search "
-    "for a loss shows less than 90% of that": ("kl_spider", "private_spider"),
+    "for a loss shows less than 90% of its suite": ("kl_spider", "private_spider"),
     "features are scaled, and a logistic slope is below 1: the own gradients leave a part of the "
     "clip": ("user_level_dp_gd",),
     "one user of a linear loss moves all rotated coordinates at once, and a batch may miss it":

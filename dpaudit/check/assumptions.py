@@ -74,8 +74,8 @@ GATHERED_UNITS = replace(
 )
 # The evidence of both where the rows of a release came in a frame or relation, not in files.
 READY_MADE = (
-    "The engine bounds the rows that it is given. These came ready-made, from a query or program: "
-    "each row depends on one unit and public tables, for which whoever made them answers."
+    "The engine bounds the rows that it is given. A query or program made these rows; its author "
+    "answers for this: each row depends on one unit and public tables."
 )
 # The check that draws an examined program's kernels without the program.
 DRAWN = "noise drawn alone"

@@ -496,8 +496,9 @@ def release_of(table: Mapping[str, Any], folder: Path = Path()) -> Release:
 def _with_deltas(schema: Schema, items: Sequence[Item], budget: Node) -> tuple[Item, ...]:
     """A part of delta, in equal parts, for the thresholds that name none.
 
-    More of it shows smaller groups, and leaves less for noise.  The part is taken of which no error
-    is further above its own least one: of the thresholds, and of the noise of other items.
+    A larger part shows smaller groups, and leaves less for the noise of the items.  Each of these
+    errors is compared with its least value over all parts; the chosen part has the smallest of the
+    largest ratios.
     """
     open_ones = [i for i in items if isinstance(i, Groups) and i.delta is None]
     if not open_ones:

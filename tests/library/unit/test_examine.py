@@ -153,7 +153,7 @@ class Peeks(Base):
 
 @pytest.mark.quality
 def test_a_program_that_keeps_what_it_saw() -> None:
-    """What it keeps changes no answer, and is told."""
+    """The caveat names what the program keeps; no finding does, since no answer changes."""
     examination = examine(mechanism("case", Keeps()), seed=3)
     assert not examination.broken
     assert "Keeps.seen[0]" in examination.kept

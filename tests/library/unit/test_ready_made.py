@@ -1,7 +1,7 @@
 """Rows that a query or program made before: the engine bounds them, and cannot see how they came.
 
 After ``max(cost) OVER ()``, or a join that repeats rows under other units, one person moves the
-rows of all.  So nothing about them is *enforced*: whoever made them answers for one sentence.
+rows of all.  So nothing about them is *enforced*: the author of the query answers for one sentence.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ pytest.importorskip("pyarrow")
 
 ASKED = "each row depends on one unit and public tables"
 PERSONS, COST = 200, 10_000
-# Of rows (person, cost): a window over all; a join that repeats the first row under each person.
+# Queries of a table (person, cost): a window over all rows; a join that gives each person the
+# cost of the first one.
 WINDOW = "SELECT person, max(cost) OVER () AS cost FROM bills"
 FAN_OUT = "SELECT other.person, mine.cost FROM bills AS mine JOIN bills AS other ON mine.person = 0"
 PLAIN = "SELECT person, cost FROM bills"

@@ -267,7 +267,7 @@ def test_a_row_has_to_hold_all_of_a_unit_that_is_more_than_a_record(
 
 @pytest.mark.parametrize(("held", "status"), [("held", "declared"), ("broken", "violated")])
 def test_nothing_is_enforced_of_rows_that_came_ready_made(held: str, status: str) -> None:
-    """Whoever made them answers for them; a query that was caught stays violated."""
+    """Rows that a query made are declared; a query that was found violated stays so."""
     rows = [row(**BOUND, check=check, status=held) for check in (CLIPPED, GATHERED)]
     found = {a.id: a for a in standing(rows, unit="user", ready_made="DataFrame")}
     assert found["bounded_queries"].status == status
