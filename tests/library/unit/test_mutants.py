@@ -176,6 +176,18 @@ def test_every_equivalent_mutant_has_a_reason() -> None:
     assert all(len(reason.split()) > 4 for reason in named.values())
 
 
+def test_every_equivalent_mutant_changes_a_line_that_exists() -> None:
+    gone = []
+    for key in json.loads(mutants.EQUIVALENT.read_text("utf-8")):
+        module, change = key.split(": ", 1)
+        source = " ".join((mutants.ROOT / module).read_text("utf-8").split())
+        parts = change.removeprefix("-").split(" +")  # a line may hold " +" itself
+        before = [" +".join(parts[:end]).strip() for end in range(1, len(parts))]
+        if not any(line in source for line in before):
+            gone.append(key)
+    assert not gone, "lines that were renamed or removed: mend their keys or drop them"
+
+
 def test_the_summary_says_the_share_and_each_survivor() -> None:
     count = {"killed": 9, "survived": 1, "equivalent": 2}
     found = {
