@@ -57,7 +57,7 @@ from dpaudit.audit.likelihood import MU_DELTA, Wanted
 from dpaudit.audit.neighbours import Neighbours, alone, differing, digest_of, extra_last
 from dpaudit.audit.residuals import Finding
 from dpaudit.check.assumptions import CLIPPED, DRAWN, GATHERED
-from dpaudit.curator.curator import Event, Sampler
+from dpaudit.curator.curator import Event, Program, Sampler
 from dpaudit.curator.locations import at, line_of_error
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import Diverged, DpauditError, Undeclared
@@ -120,6 +120,11 @@ APART = "parts kept apart"
 TRIALS = "one trial as one of many"
 FAIL = "made-up records make the program fail"
 MADE = "declared releases, made on made-up records"
+
+
+Walked = tuple[PartWalk, Any]  # a walk and what its program returned
+# A data set to walk on, the row in which alone it differs (None: in many), and its name.
+Changed = tuple[Records, int | None, str]
 
 
 @dataclass(frozen=True)
@@ -621,91 +626,80 @@ class _Examiner:
                         self.notes.wrong(MOVED, text)
                         return
 
-    # --- whole runs on neighbours ---------------------------------------------------------------
+    # --- whole runs on other records --------------------------------------------------------------
 
     def _walks(self) -> None:
-        """Replay one transcript on other data sets, on which the program must ask the same."""
-        world = self.worlds[0]
+        """Replay transcripts on other data sets, on which the program must ask the same."""
         if 0 not in self.sampled:
             return
-        transcript, parts = self.sampled[0]
-        walker = self._walker()
-        first = self._walked(walker, world.records(), transcript, "the records it was drawn from")
+        (transcript, parts), world = self.sampled[0], self.worlds[0]
+        base = world.records()
+        first = self._walked(base, transcript, "the records it was drawn from")
         if first is None:
             return
-        walker = self._steady(walker, first[0], transcript)
-        self._others(walker)
-        self._loud(walker)
+        if first[0].said.texts:
+            # A time of day, or a duration, reveals nothing about records.
+            same = self._walked(base, transcript, "the same records at once")
+            self.unsteady = frozenset(() if same is None else first[0].said.differs(same[0].said))
+            first[0].said.leave(self.unsteady)
+        self._others()
+        self._loud()
         neighbours = self._neighbours(world, parts, len(first[0].visits))
-        for number, (records, row, name) in enumerate(neighbours):
-            if (self.meter.after(WALK) or self.late()) and (number >= FEWEST_WALKS or self.over()):
-                break
-            other = self._walked(walker, records, transcript, name)
-            if other is not None:
-                self.notes.count(CONTROL)
-                self._compared(first, other, row, name)
-        self._tied(walker)
-        if self.over():
-            return
-        again = self._walked(walker, world.records(), transcript, "the same records again")
+        self._along(first, transcript, neighbours, fewest=FEWEST_WALKS, most=WALK)
+        self._tied()
+        again = None if self.over() else self._walked(base, transcript, "the same records again")
         self.notes.count(KEPT)
-        if again is not None:
-            for visit in walks.differing(first[0].visits, again[0].visits):
-                self.notes.wrong(
-                    KEPT,
-                    f"release {visit.label!r}: the same records give another value after a run on "
-                    f"others{at(visit.place)}",
-                )
+        for visit in walks.differing(first[0].visits, again[0].visits) if again else ():
+            text = "the same records give another value after a run on others"
+            self.notes.wrong(KEPT, f"release {visit.label!r}: {text}{at(visit.place)}")
 
-    def _steady(self, walker: Walker, first: PartWalk, transcript: Sequence[Event]) -> Walker:
-        """A walker that ignores ways out whose output differs between two runs on the same records.
+    def _along(
+        self,
+        first: Walked | None,
+        transcript: Sequence[Event],
+        others: Iterable[Changed],
+        probe: Records | None = None,
+        fewest: int = 0,
+        most: float = 1.0,
+        times: float = 1.0,
+    ) -> None:
+        """Replay the transcript of a walk on other records, and compare the two.
 
-        A time of day, or a duration, reveals nothing about records.
+        ``most``: the share of the work after which it ends; the first ``fewest`` are tried however
+        late it is, as long as there is room.  ``times``: how much louder than declared the
+        transcript's noise is: a failure along it is no finding.
         """
-        if not first.said.texts:
-            return walker
-        same = self._walked(
-            walker, self.worlds[0].records(), transcript, "the same records at once"
-        )
-        self.unsteady = frozenset([] if same is None else first.said.differs(same[0].said))
-        for way in self.unsteady:
-            first.said.texts.pop(way, None)
-        return self._walker()
-
-    def _tied(self, walker: Walker) -> None:
-        """Replay on neighbours whose changed row decides which of tied values is largest."""
-        world = self.worlds[min(TIED, len(self.worlds) - 1)]
-        if self.late():
-            return
-        base, others = self._around(world)
-        transcript = self._sampled(World(world.name, base.values))
-        first = None if not transcript else self._walked(walker, base, transcript, world.name)
-        if not transcript or first is None:
-            return
-        for records, row, name in others:
-            if self.late():
+        for number, (records, row, name) in enumerate(others if first is not None else ()):
+            late = self.meter.after(most) or self.late()
+            if first is None or (late and (number >= fewest or self.over())):
                 return
-            other = self._walked(walker, records, transcript, name)
-            if other is not None:
-                self.notes.count(CONTROL)
+            other = self._walked(records, transcript, name, probe=probe, times=times)
+            if other is None:
+                continue
+            self.notes.count(CONTROL)
+            self._tell(CONTROL, first, other)
+            if row is not None:
                 self._compared(first, other, row, name)
+            elif probe is not None:
+                self._asked_otherwise(first, other)
 
-    def _around(self, world: World) -> tuple[Records, list[tuple[Records, int, str]]]:
-        """A world, without its last row unless rows are replaced, and neighbours of it."""
-        size, adjacency = len(world.values), self.scope.adjacency
-        base = world.records()
+    def _tied(self) -> None:
+        """Replay on neighbours whose changed row decides which of tied values is largest."""
+        world, adjacency = self.worlds[min(TIED, len(self.worlds) - 1)], self.scope.adjacency
+        size, base = len(world.values), world.records()
         if adjacency is Adjacency.ADD_REMOVE and size > 1:
             base = Records(world.values[:-1])
-        if adjacency is Adjacency.ZERO_OUT:
+        elif adjacency is Adjacency.ZERO_OUT:
             base = Records(world.values, np.arange(size) < size - 1)
         kinds = [kind for kind, row in self.rows.items() if np.isfinite(row).all()][::2][:WALKS]
-        name = f"row {size - 1} as {{!r}}, {world.name}"
-        changed = [
-            (world.with_row(size - 1, self.rows[k]), size - 1, name.format(k)) for k in kinds
-        ]
-        return base, changed
+        transcript = None if self.late() else self._sampled(base.values, world.name)
+        if not transcript:
+            return
+        row, name = size - 1, f"row {size - 1} as {{!r}}, {world.name}"
+        others = [(world.with_row(row, self.rows[k]), row, name.format(k)) for k in kinds]
+        self._along(self._walked(base, transcript, world.name), transcript, others)
 
-    def _others(self, walker: Walker) -> None:
+    def _others(self) -> None:
         """Replay transcripts on entirely different records: they may change only queries' values.
 
         Along an ordinary transcript; one of little noise, which hides less; and one of equal
@@ -713,49 +707,40 @@ class _Examiner:
         """
         probe, began = self.worlds[min(3, len(self.worlds) - 1)].records(), self.meter.spent
         for k in range(TRANSCRIPTS):
-            most = len(ALONG)
+            # Once, however much was done before, as long as not even that has no room.
             done = self.meter.after(OTHERS) or not self.meter.room(self.longest)
-            if k == 0:
-                # Once, however much was done before, as long as not even that has no room.
-                done = self.over()
-            if done or (k >= most and self.meter.spent - began > SHORT * self.meter.limit):
+            done = done if k else self.over()
+            if done or (k >= len(ALONG) and self.meter.spent - began > SHORT * self.meter.limit):
                 return
-            number, quiet = ALONG[k % most]
-            quiet **= 1 / (1 + k // most)
+            number, quiet = ALONG[k % len(ALONG)]
+            quiet **= 1 / (1 + k // len(ALONG))
             world = self.worlds[min(number, len(self.worlds) - 1)]
             sampled = self.sampled.get(number) if k == 0 else None
-            transcript = sampled[0] if sampled else self._sampled(world, quiet, k)
-            first = None
-            if transcript:
-                first = self._walked(walker, world.records(), transcript, world.name, probe=probe)
-            if not transcript or first is None:
+            transcript = (
+                sampled[0] if sampled else self._sampled(world.values, world.name, quiet, k)
+            )
+            if not transcript:
                 return
-            numbers = {0, 3, 1} - {number}
-            for other in sorted(numbers & set(range(len(self.worlds))), reverse=True):
-                if self.over() if (k, other) == (0, max(numbers)) else self.late():
-                    return
-                name = self.worlds[other].name
-                walked = self._walked(
-                    walker, self.worlds[other].records(), transcript, name, probe=probe
-                )
-                if walked is not None:
-                    self.notes.count(CONTROL)
-                    self._alike_but_values(first, walked)
+            numbers = sorted(({0, 3, 1} - {number}) & {*range(len(self.worlds))}, reverse=True)
+            others = [(self.worlds[n].records(), None, self.worlds[n].name) for n in numbers]
+            first = self._walked(world.records(), transcript, world.name, probe=probe)
+            self._along(first, transcript, others, probe, fewest=k == 0)
 
-    def _loud(self, walker: Walker) -> None:
+    def _loud(self) -> None:
         """As :meth:`_others`, along transcripts of far louder noise, which reach rare branches.
 
-        Any transcript has some probability.  A failure along such a one is no finding.
+        Any transcript has some probability.
         """
         world, began = self.worlds[min(3, len(self.worlds) - 1)], self.meter.spent
-        others = [(self.worlds[0].records(), self.worlds[0].name)]
-        all_but_last = np.arange(len(world.values)) < len(world.values) - 1
-        if self.scope.adjacency is Adjacency.ADD_REMOVE:
-            others.append((Records(world.values[all_but_last]), f"{world.name}, one fewer"))
-        else:
-            others.append((Records(self.worlds[1].values, all_but_last), "others zero, one absent"))
-        if self.scope.adjacency is Adjacency.REPLACE_ONE:
-            others[-1] = self.worlds[1].records(), self.worlds[1].name
+        fewer = np.arange(len(world.values)) < len(world.values) - 1
+        absent = {
+            Adjacency.ADD_REMOVE: (Records(world.values[fewer]), f"{world.name}, one fewer"),
+            Adjacency.ZERO_OUT: (Records(self.worlds[1].values, fewer), "others zero, one absent"),
+            Adjacency.REPLACE_ONE: (self.worlds[1].records(), self.worlds[1].name),
+        }[self.scope.adjacency]
+        told = f", after answers with {LOUD:.0f} times their noise"
+        pairs = ((self.worlds[0].records(), self.worlds[0].name), absent)
+        others = [(records, None, f"{name}{told}") for records, name in pairs]
         for k in range(TRANSCRIPTS):
             if self.meter.after(OTHERS) or self.late():
                 return
@@ -765,49 +750,25 @@ class _Examiner:
             try:
                 with np.errstate(all="ignore"), contextlib.suppress(Enough):
                     run(self.program, sampler)
-                with np.errstate(all="ignore"):
-                    first = walker.walk(world.records(), sampler.transcript)
-                for records, name in others:
-                    self._told_apart(walker, first, records, sampler.transcript, name)
             except TooLong:
                 self.unfinished += 1
+                continue
             except Exception:  # noqa: BLE001  (far away)
                 return
+            transcript = sampler.transcript
+            first = self._walked(world.records(), transcript, f"{world.name}{told}", times=LOUD)
+            self._along(first, transcript, others, times=LOUD)
 
-    def _told_apart(
-        self,
-        walker: Walker,
-        first: tuple[PartWalk, Any],
-        records: Records,
-        transcript: Sequence[Event],
-        name: str,
-    ) -> None:
-        """Note the leaks that a replay on other records shows along a transcript of loud noise."""
-        try:
-            with np.errstate(all="ignore"):
-                walked = walker.walk(records, transcript)
-        except (Diverged, Undeclared) as refusal:
-            place_text = f"{name}, after answers with {LOUD:.0f} times their noise"
-            self.notes.wrong(CONTROL, f"{stopped_at(refusal)}, on {place_text}")
-            return
-        self.notes.count(CONTROL)
-        self._tell(CONTROL, first, walked)
-
-    def _alike_but_values(self, first: tuple[PartWalk, Any], walked: tuple[PartWalk, Any]) -> None:
-        """Walks of other records along one transcript must ask for the same and give the same."""
-        self._tell(CONTROL, first, walked)
-        for visit in walks.otherwise_asked(first[0], walked[0]):
-            self.notes.wrong(
-                CONTROL,
-                f"release {visit.label!r}: what it asks depends on the private records "
-                f"beyond what was released{at(visit.place)}",
-            )
-        for visit in walks.unsound(first[0], walked[0]):
+    def _asked_otherwise(self, first: Walked, other: Walked) -> None:
+        """Walks of other records along one transcript must ask for the same."""
+        for visit in walks.otherwise_asked(first[0], other[0]):
+            text = "what it asks depends on the private records beyond what was released"
+            self.notes.wrong(CONTROL, f"release {visit.label!r}: {text}{at(visit.place)}")
+        for visit in walks.unsound(first[0], other[0]):
             self.notes.wrong(MOVED, f"release {visit.label!r}: {UNSOUND}{at(visit.place)}")
 
-    def _compared(
-        self, first: tuple[PartWalk, Any], other: tuple[PartWalk, Any], row: int, name: str
-    ) -> None:
+    def _compared(self, first: Walked, other: Walked, row: int, name: str) -> None:
+        """Neighbours move no release too far, and none on other rows."""
         for visit, factor in walks.beyond(first[0], other[0]):
             self.notes.wrong(
                 MOVED,
@@ -818,16 +779,10 @@ class _Examiner:
         if self.scope.adjacency is not Adjacency.ADD_REMOVE:
             self.notes.count(APART)
             for visit in walks.strangers(first[0], other[0], row):
-                self.notes.wrong(
-                    APART,
-                    f"release {visit.label!r}: {name}, which is not among its rows, moves it"
-                    f"{at(visit.place)}",
-                )
-        self._tell(CONTROL, first, other)
+                text = f"{name}, which is not among its rows, moves it{at(visit.place)}"
+                self.notes.wrong(APART, f"release {visit.label!r}: {text}")
 
-    def _tell(
-        self, check: str, first: tuple[PartWalk, Any], other: tuple[PartWalk, Any], by: str = ""
-    ) -> bool:
+    def _tell(self, check: str, first: Walked, other: Walked, by: str = "") -> bool:
         """Note other ways in which two walks tell their records apart, each way once."""
         texts = walks.told(first, other)
         for text in texts:
@@ -839,9 +794,9 @@ class _Examiner:
 
     def _neighbours(
         self, world: World, parts: Sequence[tuple[int, int]], releases: int
-    ) -> Iterator[tuple[Records, int, str]]:
+    ) -> Iterator[Changed]:
         """Data sets that differ from a world in one row: of every part, in rows of every kind."""
-        size = len(world.values)
+        size, adjacency = len(world.values), self.scope.adjacency
         ends = [(start, stop) for start, stop in parts] or [(0, size)]
         if len(ends) > PARTS:
             middle = self.rng.choice(len(ends) - 2, PARTS - 2, replace=False) + 1
@@ -849,38 +804,35 @@ class _Examiner:
         rows = [stop - 1 for _, stop in ends] + [start for start, _ in ends]
         rows += [int(self.rng.integers(start, stop)) for start, stop in ends]
         rows = list(dict.fromkeys([*rows, size - 1, 0]))
-        if self.scope.adjacency is Adjacency.ADD_REMOVE and self.batched:
+        if adjacency is Adjacency.ADD_REMOVE and self.batched:
             # Draws are shared by place: only without the last row is every other one in the same.
             rows = [size - 1]
         most = max(WALKS, min(MOST_WALKS, WORK // max(1, releases * self.shape.numbers)))
-        kinds = list(self.rows)
         for number in range(most):
-            row = rows[number % len(rows)]
-            kind = kinds[number % len(kinds)]
-            name = f"row {row} as {kind!r}"
-            if self.scope.adjacency is Adjacency.REPLACE_ONE:
-                yield world.with_row(row, self.rows[kind]), row, name
-                continue
+            row, kind = rows[number % len(rows)], [*self.rows][number % len(self.rows)]
             present = np.arange(size) != row
-            if self.scope.adjacency is Adjacency.ZERO_OUT:
+            if adjacency is Adjacency.REPLACE_ONE:
+                yield world.with_row(row, self.rows[kind]), row, f"row {row} as {kind!r}"
+            elif adjacency is Adjacency.ZERO_OUT:
                 yield Records(world.values, present), row, f"row {row} zeroed out"
             else:
                 yield Records(world.values[present]), row, f"row {row} taken out"
 
     def _walked(
         self,
-        walker: Walker,
         records: Records,
         transcript: Sequence[Event],
         name: str,
         kind: type[PartWalk] = PartWalk,
         probe: Records | None = None,
-    ) -> tuple[PartWalk, Any] | None:
+        program: Program | None = None,
+        times: float = 1.0,
+    ) -> Walked | None:
         """Replay a transcript on records; None, with a note, where the program fails."""
         started = time.process_time()
         try:
             with np.errstate(all="ignore"):
-                walked = walker.walk(records, transcript, kind, probe)
+                walked = self._walker(program).walk(records, transcript, kind, probe)
             seconds = time.process_time() - started
             # A walk asks every query once: of the run it follows, all but that took longer.
             self.longest = max(self.longest, seconds) if self.walked else seconds
@@ -898,16 +850,19 @@ class _Examiner:
             check = TRIALS if kind is Tiled else CONTROL
             self.notes.wrong(check, f"{stopped_at(refusal)}, on {name}")
         except Exception as error:  # noqa: BLE001  (whatever made-up records provoke is the finding)
-            self.notes.wrong(CONTROL, _failed(error, name))
+            if times == 1:
+                self.notes.wrong(CONTROL, _failed(error, name))
         return None
 
-    def _walker(self) -> Walker:
-        arguments = (self.program, self.declaration, self.scope, self.seed, self.meter)
-        return Walker(*arguments, self.unsteady)
+    def _walker(self, program: Program | None = None) -> Walker:
+        given = (program or self.program, self.declaration, self.scope, self.seed, self.meter)
+        return Walker(*given, self.unsteady)
 
-    def _sampled(self, world: World, quiet: float = 1.0, k: int = 0) -> list[Event] | None:
-        sampler = self._louder(world.records(), quiet, 100 + k)
-        return sampler.transcript if self._run(sampler, world.name) else None
+    def _sampled(
+        self, values: Array, name: str, quiet: float = 1.0, k: int = 0
+    ) -> list[Event] | None:
+        sampler = self._louder(Records(values), quiet, 100 + k)
+        return sampler.transcript if self._run(sampler, name) else None
 
     def _louder(self, records: Records, times: float, key: int, most: float = WALKED) -> Louder:
         """A run with so many times its noise, to be walked."""
@@ -930,23 +885,18 @@ class _Examiner:
                 return
             world = self.worlds[number]
             sampled = self.sampled.get(number)
-            transcript = sampled[0] if sampled else self._sampled(world)
+            transcript = sampled[0] if sampled else self._sampled(world.values, world.name)
             if not transcript:
                 return
-            walker = self._walker()
-            alone = self._walked(walker, world.records(), transcript, world.name)
-            many = self._walked(
-                walker, world.records(), walks.tiled(transcript, 3), "the trial three times", Tiled
-            )
+            alone = self._walked(world.records(), transcript, world.name)
+            tiled, name = walks.tiled(transcript, 3), "the trial three times"
+            many = self._walked(world.records(), tiled, name, Tiled)
             self.notes.count(TRIALS)
             if alone is None or many is None:
                 return
+            text = "the query of a run of one trial is not that of the same trial among others"
             for visit in walks.differing(alone[0].visits, many[0].visits):
-                self.notes.wrong(
-                    TRIALS,
-                    f"release {visit.label!r}: the query of a run of one trial is not that of the "
-                    f"same trial among others{at(visit.place)}",
-                )
+                self.notes.wrong(TRIALS, f"release {visit.label!r}: {text}{at(visit.place)}")
 
     # --- what the program keeps -----------------------------------------------------------------
 
@@ -1001,22 +951,22 @@ class _Examiner:
 
     def _after(
         self, before: Records | None, records: Records
-    ) -> tuple[tuple[PartWalk, Any] | None, dict[str, str]]:
+    ) -> tuple[Walked | None, dict[str, str]]:
         """A walk of a program that met another data set before or none, and what it keeps then."""
         now, program = walks.shared(self.program), walks.own_copy(self.unused)
-        given = (program, self.declaration, self.scope, self.seed, self.meter, self.unsteady)
-        walker, transcript = Walker(*given), self.sampled[0][0]
+        transcript = self.sampled[0][0]
         walks.restore(self.shared)
         try:
             if before is not None:
                 # A data set that it fails on may leave something, too.
                 with contextlib.suppress(Exception), np.errstate(all="ignore"):
-                    walker.walk(before, transcript)
-            return self._walked(walker, records, transcript, "other records"), walks.state(program)
+                    self._walker(program).walk(before, transcript)
+            walked = self._walked(records, transcript, "other records", program=program)
+            return walked, walks.state(program)
         finally:
             walks.restore(now)
 
-    def _otherwise(self, alone: tuple[PartWalk, Any], after: tuple[PartWalk, Any]) -> bool:
+    def _otherwise(self, alone: Walked, after: Walked) -> bool:
         """Whether the program says something else of a data set after it met another."""
         visits = walks.differing(alone[0].visits, after[0].visits)
         kept = ", ".join(self.kept[:SHOWN])
@@ -1142,14 +1092,10 @@ class _Examiner:
 
     def _told(self, records: tuple[Records, Records]) -> float:
         """The sum over a run's releases of squared distances over noise scales."""
-        last = World("first of a pair", np.array(records[0].values))
-        transcript = self._sampled(last)
+        transcript, total = self._sampled(records[0].values, "first of a pair"), 0.0
         if not transcript:
             return -1.0
-        walker, total = self._walker(), 0.0
-        walks_made = [
-            self._walked(walker, each_records, transcript, "a pair") for each_records in records
-        ]
+        walks_made = [self._walked(each, transcript, "a pair") for each in records]
         if walks_made[0] is None or walks_made[1] is None:
             return -1.0
         for a, b in zip(walks_made[0][0].visits, walks_made[1][0].visits, strict=True):

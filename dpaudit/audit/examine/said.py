@@ -66,6 +66,10 @@ class Said:
             and (way in WAYS or (way in self.texts and way in other.texts))
         ]
 
+    def leave(self, ways: frozenset[str]) -> None:
+        """Forget some ways out."""
+        self.texts = {way: texts for way, texts in self.texts.items() if way not in ways}
+
     def _of(self, way: str) -> list[str]:
         return [text for text, _ in self.texts.get(way, [])]
 

@@ -209,8 +209,7 @@ class Walker:
         with heard() as walk.said, contextlib.suppress(Enough):
             output = run(self.program, walk)
             ended = True
-        for way in self.unsteady:
-            walk.said.texts.pop(way, None)
+        walk.said.leave(self.unsteady)
         if ended:
             walk.finish()
         return walk, output
