@@ -30,7 +30,7 @@ from dpaudit.exact import (
 )
 from dpaudit.exact.inequality import MAX_POINTS, at_most, balls_at, covered, ends_of, points, simple
 from dpaudit.families.opaque import ApproxDP, RenyiDP
-from dpaudit.measures.calculus import CALCULI, Step, measure_of, measures
+from dpaudit.measures.calculus import CALCULI, TIGHT_RATIO, Step, measure_of, measures
 from dpaudit.measures.renyi import order
 from dpaudit.nodes import Node, Status, postorder
 from dpaudit.nodes.registry import load
@@ -40,8 +40,6 @@ SATURATING = (
     "queries of the declared sensitivities that move by all of it at every release, "
     "along one direction"
 )
-# Relative gap up to which the upper bound is shown as the attained value.
-TIGHT_RATIO = Fraction(1, 10**6)
 FIRST_POINTS = 64  # pieces of the ranges of free symbols, at first; doubtful ones are halved
 
 

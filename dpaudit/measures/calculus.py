@@ -41,6 +41,8 @@ from dpaudit.scope import Adjacency, Scope
 
 RULE_WORK = 200  # Units of work of one rule at one node, besides its sums, enclosures and grids.
 
+# Relative gap up to which an upper bound is called the attained value: it was rounded outward.
+TIGHT_RATIO = Fraction(1, 10**6)
 EVERY_ADJACENCY = frozenset(Adjacency)
 RuleFunction = Callable[..., Any]
 Attained = Callable[[Node, tuple["Step", ...]], bool]
@@ -87,7 +89,7 @@ class Step:
     ``value`` is exact (a Fraction, an expression, or a tuple of them) and an upper bound;
     ``attained`` says that some data and queries of the declared kinds reach it.  ``in_one_part``
     marks a bound that one record can only saturate in one part of a partition.  ``lower`` is the
-    value that is reached where ``value`` was rounded outward.
+    value that is reached where ``value`` was rounded outward, or where less than it is known to be.
     """
 
     calculus: str

@@ -6,8 +6,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpaudit.exact import decimal_upper, is_infinite, is_printable, is_symbolic, readable, sympify
-from dpaudit.measures.calculus import CALCULI, Step
+from dpaudit.exact import (
+    decimal_lower,
+    decimal_upper,
+    is_infinite,
+    is_printable,
+    is_symbolic,
+    readable,
+    sympify,
+)
+from dpaudit.measures.calculus import CALCULI, TIGHT_RATIO, Step
 from dpaudit.pairs import Losses
 
 MAX_INDENT = 40  # Levels of indentation; deeper steps stay at this one.
@@ -49,9 +57,21 @@ def show_text(step: Step) -> str:
     return "\n".join(lines)
 
 
+def _attained(step: Step, before: str) -> str:
+    """Whether the value is reached; the reached one where it is smaller by more than rounding."""
+    if not step.attained:
+        return ""
+    upper = step.value[0] if isinstance(step.value, tuple) else step.value
+    lower = step.lower
+    known = lower is not None and not any(map(is_symbolic, (upper, lower)))
+    if known and upper != lower and (is_infinite(upper) or upper > lower * (1 + TIGHT_RATIO)):
+        return f"{before}at least {decimal_lower(lower, digits=6)} attained"
+    return f"{before}attained"
+
+
 def _line(step: Step) -> str:
     symbol = CALCULI[step.calculus].measure.symbol if step.calculus in CALCULI else step.calculus
-    attained = ", attained" if step.attained else ""
+    attained = _attained(step, ", ")
     return (
         f"{symbol} = {value_text(step.value)}   {step.node.head}   "
         f"[{step.rule}: {step.cite}{attained}]"
@@ -121,7 +141,7 @@ def _paragraph(step: Step, number: Mapping[int, int]) -> str:
     used = ", ".join(f"({number[id(p)]})" for p in step.premises)
     reason = f"{step.node.head}: {step.cite}" + (f", from {used}" if used else "")
     assumed = "".join(f"; assuming {a.statement} ({a.status})" for a in step.assumes)
-    attained = "; attained" if step.attained else ""
+    attained = _attained(step, "; ")
     return (
         rf"\paragraph{{({number[id(step)]})}} {_words(reason + assumed + attained)}"
         rf"\begin{{formula}}${_symbol(step)} =$ {_broken(step.value)}{_below(step.value)}"

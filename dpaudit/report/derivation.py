@@ -70,7 +70,7 @@ def _line(step: Json, depth: int, claims: list[str]) -> TreeLine:
     candidates: list[tuple[str, str]] = [
         (say("Applies to"), _short(step["node_text"])),
         (say("Exact value"), step["expression"]),
-        (say("Attained"), say("yes") if step["attained"] else say("not shown")),
+        (say("Attained"), say("yes") if words.is_attained(step) else say("not shown")),
         (say("Assumes"), ", ".join(step["assumes"])),
         (say("Witness"), ", ".join(f"{key} = {_short(value)}" for key, value in witness.items())),
         (say("Serves claim"), ", ".join(claims)),

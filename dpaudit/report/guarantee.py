@@ -41,7 +41,7 @@ def claims_table(predicate: Json) -> Table:
     rows = tuple(
         (
             _claimed(claim),
-            _accounted(claim),
+            _accounted(claim, predicate),
             _attacked(claim, predicate),
             _margin(claim),
             _result(claim),
@@ -59,15 +59,12 @@ def _claimed(claim: Json) -> Cell:
     return formula(words.stated(claim), notes)
 
 
-def _accounted(claim: Json) -> Cell:
+def _accounted(claim: Json, predicate: Json) -> Cell:
     if not claim["upper"]:
         return Cell(say("None"), (say("no upper bound was derived"),), "none")
-    tightness = (
-        say("attained: some data and queries of the declared kind reach it")
-        if claim["attained"]
-        else say("not shown to be attained: the truth may be smaller")
-    )
-    return formula(words.accounted(claim), [tightness])
+    steps = {step["id"]: step for step in predicate["derivation"]["steps"]}
+    alone = {"attained": claim["attained"], "witness": {}, "conclusion": claim["upper"]}
+    return formula(words.accounted(claim), [words.attained(steps.get(claim["step"], alone))])
 
 
 def _attacked(claim: Json, predicate: Json) -> Cell:

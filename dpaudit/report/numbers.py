@@ -17,6 +17,7 @@ from dpaudit.report.say import localised, percentage, say
 
 PAGE_DIGITS = 6  # Significant digits of a bound on a page; the certificate has all of them.
 _HUNDRED = Decimal(100)  # For percentages, as an exact decimal.
+_TIGHT_RATIO = Decimal("1e-6")  # Of the attained value, up to which a bound above it is attained.
 
 
 def parse(text: str) -> Decimal:
@@ -59,6 +60,11 @@ def upper_beside(text: str, other: str) -> str:
 def lower(text: str, digits: int = PAGE_DIGITS) -> str:
     """The value with at most ``digits`` significant digits, rounded down."""
     return _written(_rounded(parse(text), digits, ROUND_FLOOR))
+
+
+def is_tight(bound: str, reached: str) -> bool:
+    """Whether a bound exceeds the value that some data reach by at most a millionth of it."""
+    return parse(bound) <= parse(reached) * (1 + _TIGHT_RATIO)
 
 
 def percent_upper(text: str) -> str:

@@ -250,6 +250,28 @@ def likely(predicate: Json, claim: Json) -> str:
     )
 
 
+def is_attained(step: Json) -> bool:
+    """Whether some data and queries of the declared kinds reach a step's bound, up to rounding."""
+    reached = step["witness"].get("epsilon_lower")
+    upper = step["conclusion"].get("epsilon")
+    return step["attained"] and (reached in (None, upper) or numbers.is_tight(upper, reached))
+
+
+def attained(step: Json) -> str:
+    """What is known of whether a step's bound is reached.
+
+    A conversion of a profile may know a smaller epsilon that some data and queries reach.
+    """
+    if is_attained(step):
+        return say("attained: some data and queries of the declared kind reach it")
+    if not step["attained"]:
+        return say("not shown to be attained: the truth may be smaller")
+    return say(
+        "not shown to be attained: some data and queries of the declared kind reach {value}",
+        value=numbers.lower(step["witness"]["epsilon_lower"]),
+    )
+
+
 def share_of(claim: Json, bound: Json) -> str:
     """The share of a claim's accounted bound that a bound from likelihoods reaches.
 

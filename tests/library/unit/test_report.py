@@ -163,11 +163,24 @@ def test_no_verdict_is_called_passed_safe_or_anonymous(example: Json, status: st
 def test_an_upper_bound_above_a_claim_refutes_nothing(example: Json) -> None:
     claim = example["predicate"]["claims"][0]
     claim.update(check="unproved", verdict="inconclusive", attained=False)
+    example["predicate"]["derivation"]["steps"][claim["step"]]["attained"] = False
     claim["upper"]["epsilon"] = "3.4129"
     text = shown(example).text
     assert "The accounted bound is 0.4129 above the claim" in text
     assert "an upper bound above a claim refutes nothing" in text
     assert "not shown to be attained" in text
+
+
+def test_a_bound_above_what_is_reached_is_not_called_attained(example: Json) -> None:
+    claim = example["predicate"]["claims"][0]
+    example["predicate"]["claims"] = [claim]
+    step = example["predicate"]["derivation"]["steps"][claim["step"]]
+    assert step["attained"]
+    assert "attained: some data and queries of the declared kind reach it" in shown(example).text
+    step["witness"]["epsilon_lower"] = "0.36"
+    text = shown(example).text
+    assert "some data and queries of the declared kind reach 0.36" in text
+    assert "attained: some data and queries of the declared kind reach it" not in text
 
 
 def test_a_certificate_that_contradicts_itself_is_called_so(example: Json) -> None:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import time
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
 from dpaudit.families.opaque import ZCDP, NonPrivate
 from dpaudit.measures.calculus import Calculus
+from dpaudit.measures.convert import to_approx
 from dpaudit.measures.gdp import GAUSSIAN
 from dpaudit.measures.pure import PURE
 from dpaudit.measures.renyi import RENYI
@@ -219,3 +221,10 @@ def test_a_document_has_every_step_once() -> None:
     assert all(text.count(rf"\paragraph{{({n})}}") == 1 for n in range(1, len(step.walk()) + 1))
     for letter in "{}":
         assert text.count("{") == text.count("}"), letter
+
+
+def test_a_converted_bound_says_what_is_attained_below_it() -> None:
+    step = to_approx(GAUSSIAN.fold(NODES[0], SCOPE), Fraction(1, 10**5))
+    assert ", attained]" in show_text(step).splitlines()[0]
+    lowered = replace(step, lower=step.lower / 2)
+    assert ", at least 0.9965" in show_text(lowered).splitlines()[0]
