@@ -350,14 +350,15 @@ def _row(
         def loss(point: tuple[float, ...]) -> float:
             try:
                 return float(np.mean(losses(read(point), judging=False)))
-            except _TooLong:
-                beyond.add(point)
-                return math.inf
-            except (InvalidParameter, Unsupported):
+            except (InvalidParameter, Unsupported) as error:
+                if point == start:
+                    raise
+                if isinstance(error, _TooLong):
+                    beyond.add(point)
                 return math.inf
 
         axes = [axis for _, axis in free]
-        losses(read([axis.at(axis.start) for axis in axes]), judging=False)
+        start = tuple(axis.at(axis.start) for axis in axes)
         result = search(axes, loss, protocol.budget)
         chosen = read(result.best)
         judged = losses(chosen, judging=True)
@@ -397,23 +398,33 @@ class _TooLong(InvalidParameter):
 
 
 class _Limited(Sampler):
-    """Stops a run that takes too long, by counts alone: whatever the machine, it is the same."""
+    """Stops a run that takes too long, by counts alone: whatever the machine, it is the same.
+
+    A run that declares too many releases does not begin.
+    """
 
     releases = 0
     reads = 0
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._require_short(sum(label.declared_uses or 0 for label in self.entitlements))
 
     def like(self, other: _Limited) -> None:
         """Take the lengths of releases from another run of one program: nothing is rehearsed."""
         self._dimensions.update(other._dimensions)
 
+    def _require_short(self, releases: int) -> None:
+        if releases > MOST_RELEASES or self.reads > MOST_READS:
+            raise _TooLong(
+                f"a run of more than {MOST_RELEASES:,} releases or {MOST_READS:,} reads of a record"
+            )
+
     def _answer(self, request: Request) -> Array:
         chosen = request.first_draw
         self.releases += 1
         self.reads += len(request.records) if chosen is None else int(chosen[0].sum())
-        if self.releases > MOST_RELEASES or self.reads > MOST_READS:
-            raise _TooLong(
-                f"a run of more than {MOST_RELEASES:,} releases or {MOST_READS:,} reads of a record"
-            )
+        self._require_short(self.releases)
         return super()._answer(request)
 
 

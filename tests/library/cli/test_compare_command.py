@@ -6,6 +6,7 @@ import json
 import resource
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -105,6 +106,35 @@ def test_a_setting_that_takes_too_long_is_the_end_of_a_grid(
     row = compare(few(srgd.COMPARISON), people(500), fixed, protocol=protocol).row(srgd.FULL_BATCH)
     assert row.ends == ("rounds",)
     assert 50 < row.chosen["rounds"] <= 100
+
+
+@pytest.mark.parametrize(("budget", "runs"), [(1, 2), (3, 4)])
+def test_each_setting_runs_once_and_the_chosen_one_is_judged(
+    budget: int, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two rehearsals apart: no setting runs twice on the choosing rows, the first one neither."""
+    made: list[Mapping[str, Any]] = []
+    before = comparison_module._models
+
+    def counted(method: Method, *rest: Any) -> Any:
+        made.append(rest[0])
+        return before(method, *rest)
+
+    monkeypatch.setattr(comparison_module, "_models", counted)
+    quick = Protocol(budget=budget, choosing=1, judging=2)
+    one = replace(few(srgd.COMPARISON), methods=srgd.COMPARISON.methods[3:5])
+    compare(one, people(60), BUDGET, protocol=quick)
+    assert len(made) == 2 * runs
+
+
+def test_a_run_that_declares_too_many_releases_does_not_begin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(comparison_module, "MOST_RELEASES", 50)
+    monkeypatch.setattr(comparison_module._Limited, "_answer", lambda *_: pytest.fail("it began"))
+    one = replace(few(srgd.COMPARISON), methods=srgd.COMPARISON.methods[3:5])
+    made = compare(one, people(200), (*BUDGET, "rounds=51"), protocol=QUICK)
+    assert all("more than 50 releases" in row.refused for row in made.rows[2:])
 
 
 def test_guarantees_for_other_neighbours_do_not_count(outcome: Outcome) -> None:

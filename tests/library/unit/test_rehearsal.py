@@ -81,7 +81,8 @@ def test_noise_that_crosses_the_ball_is_said_with_its_length_and_the_diameter(
     assert across == pytest.approx(2 * program.radius, rel=1e-3)
     assert lengths(said(replace(program, radius=1e-4))) == (length, pytest.approx(2e-4, rel=1e-3))
     zeros = dp.Records(np.zeros(ROWS.values.shape))
-    free = rehearsal._run(mechanism(replace(program, radius=math.inf)), zeros)[1]
+    unbounded = mechanism(replace(program, radius=math.inf))
+    free = rehearsal._run(unbounded, zeros, rehearsal.AS_DECLARED)[1]
     assert length == pytest.approx(float(np.linalg.norm(free)), rel=0.01)
 
 
@@ -110,6 +111,44 @@ def test_nothing_is_said_where_a_program_fails_on_releases_that_are_far() -> Non
             return w
 
     assert said(Failing(step=0.1, radius=1e-3)) == []
+
+
+@dataclass(frozen=True)
+class Sampled(Descent):
+    """Noisy descent on secret batches of half of the rows."""
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.Repeat(dp.PoissonSampled(dp.Gaussian("g", self.noise), 0.5), ROUNDS)
+
+    def run(self, curator: dp.Curator) -> Any:
+        w = np.ones((curator.trials, DIMENSION)) * self.radius / 4
+        for _ in range(ROUNDS):
+            with curator.batch("g") as batch:
+                query = dp.ClippedMean(lambda v, w=w: w[:, None] - v, 1, divisor=50)
+                w = w - self.step * curator.release("g", query, rows=batch)
+            norm = np.linalg.norm(w, axis=-1, keepdims=True)
+            w = w * np.minimum(1.0, self.radius / norm)
+        return w
+
+
+def test_trials_that_are_compared_draw_the_same_noise_and_the_same_batches() -> None:
+    """Gradients at zero records differ from batch to batch as much as a little noise does."""
+    length, across = lengths(said(Sampled(step=1.0, radius=0.05)))
+    assert across == pytest.approx(0.1, rel=1e-3)
+    assert length == pytest.approx(3.0 / 50 * math.sqrt(ROUNDS * DIMENSION), rel=0.9)
+
+
+def test_a_rehearsal_runs_a_program_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[int] = []
+    before = Descent.run
+
+    def counted(self: Descent, curator: dp.Curator) -> Any:
+        runs.append(curator.trials)
+        return before(self, curator)
+
+    monkeypatch.setattr(Descent, "run", counted)
+    assert said(Descent(step=0.1, radius=0.001))
+    assert runs == [1, len(rehearsal.MOVES)]
 
 
 def test_records_whose_number_is_private_are_made_up() -> None:
