@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
 import sys
 import threading
 import time
@@ -12,6 +14,7 @@ from concurrent.futures import BrokenExecutor, ThreadPoolExecutor, as_completed
 from contextlib import closing, suppress
 from importlib import import_module
 from itertools import islice
+from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol, TypeVar
 
 from dpaudit.errors import DpauditError
@@ -123,6 +126,61 @@ def in_threads(
         futures = {pool.submit(call, item): item for item in items}
         for future in as_completed(futures):
             yield futures[future], future.result()
+
+
+def forks() -> bool:
+    """Whether this system copies a process with all that it holds, safely."""
+    return sys.platform == "linux"
+
+
+def in_forks(
+    call: Callable[[Item], Result], items: Sequence[Item], jobs: int
+) -> Generator[tuple[Item, Result | Exception], None, None]:
+    """Each item with its result, or the exception it ended by, in any order.
+
+    Every call has a copy of this process of its own: nothing is pickled but results, and no call
+    finds what another one left.  A process that dies is WorkersLost, and is not called again.
+    """
+    context, waiting = multiprocessing.get_context("fork"), iter(items)
+    running: dict[Connection, tuple[Item, multiprocessing.Process]] = {}
+    try:
+        while True:
+            for item in islice(waiting, jobs - len(running)):
+                receiver, sender = context.Pipe(duplex=False)
+                # Such a process has no type of its own in the standard library's stubs.
+                process: Any = context.Process(target=_answer, args=(call, item, sender))
+                process.start()
+                sender.close()
+                running[receiver] = item, process
+            if not running:
+                return
+            ready = wait(list(running))
+            for receiver in [one for one in running if one in ready]:
+                item, process = running.pop(receiver)
+                with receiver:
+                    try:
+                        answer = receiver.recv()
+                    except EOFError:
+                        answer = WorkersLost("workers: killed or out of memory; use fewer jobs")
+                process.join()
+                yield item, answer
+    finally:
+        for _, process in running.values():
+            process.kill()
+
+
+def _answer(call: Callable[[Any], Any], item: Any, sender: Connection) -> None:
+    _watch(os.getppid())
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # an interruption of the process that asked ends this one
+    # A progress bar's thread, which is not copied, may hold what it writes by.
+    sys.stdout = sys.stderr = sys.__stderr__
+    try:
+        answer = call(item)
+    except Exception as error:  # noqa: BLE001  (for the process that asked)
+        answer = error
+    sender.send(answer)
 
 
 class _Paired:

@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from numbers import Number
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from dpaudit.audit.workers import forks, in_forks
 from dpaudit.certificate.cache import Files, files_of, holds, identity, remember
 from dpaudit.certificate.certificate import Json, file_bytes, surprises
 from dpaudit.certificate.certify import Certified, certify_one
@@ -26,7 +27,7 @@ from dpaudit.certificate.order import Run
 from dpaudit.certificate.own_check import check_own
 from dpaudit.certificate.previous import Opened, previous_of
 from dpaudit.check import Confirmed, check
-from dpaudit.check.file import is_empirical, load, parsed, validate
+from dpaudit.check.file import is_empirical, load, parsed, read, validate
 from dpaudit.errors import (
     TRACEBACK,
     CertificateRejected,
@@ -317,6 +318,8 @@ def certify_each(
     Each is written as soon as it is finished, so that a run that was killed goes on where it was.
     ``keep``: certificates that an earlier run made of the same, and that verify, come first and are
     not made again.  ``opened``: the certificates that this command has opened.
+    Several mechanisms with a seed are divided among processes, where these can be forked; a release
+    is drawn in this one.
     Errors: OutputNotWritable.
     """
     opened = opened or Opened()
@@ -327,8 +330,23 @@ def certify_each(
             missing.append(index)
         else:
             yield earlier
-    for index in missing:
-        yield guarded(partial(_make, keep=keep, opened=opened), run, index, out)
+    make = partial(guarded, partial(_make, keep=keep, opened=opened))
+    draws = run.options.seed is None or any(order.draw for order in run.orders)
+    if draws or run.options.jobs < 2 or len(missing) < 2 or not forks():
+        for index in missing:
+            yield make(run, index, out)
+        return
+    alone = replace(run, options=replace(run.options, jobs=1, progress=None))
+    made = in_forks(lambda index: make(alone, index, out), missing, run.options.jobs)
+    for index, result in made:
+        if isinstance(result, OutputNotWritable):
+            raise result
+        if isinstance(result, Exception):
+            result = Failed(run.orders[index].mechanism.name, result)
+        elif isinstance(result, Finished):
+            # It was checked before it was written.
+            opened.hold(read(result.files.certificate), verified=True)
+        yield result
 
 
 def guarded(

@@ -29,6 +29,7 @@ from dpaudit.errors import TRACEBACK, InvalidParameter, UnknownTarget, described
 if TYPE_CHECKING:
     from dpaudit.certificate.certify import Certified
     from dpaudit.certificate.order import Options, Order, Run
+    from dpaudit.certificate.previous import Opened
     from dpaudit.certificate.publish import Failed, Finished
     from dpaudit.curator.mechanism import Mechanism
     from dpaudit.project.project import Project
@@ -166,7 +167,7 @@ def certify(
             return shaped(ordered(target), shape, values)
 
     given["keep"] = publish.keeper(out)
-    with terminal.progress() as report_progress, quiet():
+    with terminal.progress(ends=len(targets) == 1) as report_progress, quiet():
         orders, failed = _orders(targets, make)
         _raise_alone(targets, failed)
         _distinct(orders)
@@ -175,11 +176,12 @@ def certify(
         named = targets if shape is None else (*targets, "--shape", shape, *words)
         run = plan(orders, _options(named, given, out / ".audits", report_progress))
         opened = Opened()
-        results = [*publish.certify_each(run, out, keep=False, opened=opened), *failed]
+        results = [*_each(run, out, keep=False, opened=opened), *failed]
     done = [result for result in results if isinstance(result, publish.Finished)]
     failed = [result for result in results if isinstance(result, publish.Failed)]
     if done:
-        publish.index_of(out, opened=opened)
+        checked = {result.files.certificate: dict(result.certificate) for result in done}
+        publish.index_of(out, checked, opened)
     _raise_alone(targets, failed)
     certificates = [result.certificate for result in done]
     if as_json:
@@ -353,7 +355,8 @@ def _certify_all(
         publish.places_for([order.mechanism.name for order in orders], out)
         given = {**given, "keep": publish.keeper(out)}
         run = plan(orders, _options(["--all"], given, out / ".audits", report_progress))
-        results = sorted([*_each(run, out), *refused], key=lambda result: result.name)
+        made = _each(run, out, keep=True)
+        results = sorted([*made, *refused], key=lambda result: result.name)
     index = publish.write_index(results, out)
     if as_json:
         echo_json([_row_of_all(result) for result in results])
@@ -401,16 +404,24 @@ def _every_order(given: Mapping[str, list[str]] | None = None) -> tuple[list[Ord
     return orders, refused
 
 
-def _each(run: Run, out: Path) -> list[Finished | Failed]:
-    """Certify all mechanisms; prints a line to standard error as each is finished."""
+def _each(
+    run: Run, out: Path, *, keep: bool, opened: Opened | None = None
+) -> list[Finished | Failed]:
+    """Certify all mechanisms of a run; returns results in its order.
+
+    Prints a line to standard error as each of several is finished.
+    """
     from dpaudit.certificate.publish import Finished, certify_each
 
+    places = [order.mechanism.name for order in run.orders]
     results: list[Finished | Failed] = []
-    for result in certify_each(run, out, keep=True):
+    for result in certify_each(run, out, keep=keep, opened=opened):
         results.append(result)
+        if len(places) == 1 and not keep:
+            continue
         summary = _said(result) if isinstance(result, Finished) else described(result.error)
-        click.echo(f"{len(results)} of {len(run.orders)}, {result.name}: {summary}", err=True)
-    return results
+        click.echo(f"{len(results)} of {len(places)}, {result.name}: {summary}", err=True)
+    return sorted(results, key=lambda result: places.index(result.name))
 
 
 def _said(result: Finished) -> str:
