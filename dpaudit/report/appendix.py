@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dpaudit.report import evidence, numbers, words
 from dpaudit.report.front import signers
 from dpaudit.report.model import Block, Bullets, Fact, Facts, Heading, Paragraph, Section, Table
-from dpaudit.report.say import day, message, say
+from dpaudit.report.say import day, localised, message, say
 from dpaudit.report.words import Json
 from dpaudit.sign import Signed
 
@@ -87,7 +87,11 @@ def section(predicate: Json, subject: list[Json], mismatch: str) -> Section:
         Fact(say("Mechanism"), (predicate["mechanism"]["name"],), "code"),
         Fact(say("Declaration digest"), (predicate["mechanism"]["digest"],), "code"),
         Fact(say("Root seed"), (predicate["reproduce"]["root_seed"],), "code"),
-        Fact(say("Reasons of the verdict"), tuple(predicate["verdict"]["reasons"]), "list"),
+        Fact(
+            say("Reasons of the verdict"),
+            tuple(map(words.fixed, predicate["verdict"]["reasons"])),
+            "list",
+        ),
     ]
     blocks: list[Block] = [Facts(tuple(facts))]
     for number, audit in enumerate(predicate["audits"], start=1):
@@ -107,7 +111,7 @@ def _audit(audit: Json) -> Facts:
     kind = words.ATTACKS.get(attack["type"], attack["type"])
     witness = tuple(f"{key} = {value}" for key, value in audit["witness"].items())
     none = say("none")
-    threshold = say("threshold {value}", value=audit["threshold"] or none)
+    threshold = say("threshold {value}", value=localised(audit["threshold"]) or none)
     return Facts(
         (
             Fact(say("Name"), (audit["id"],), "code"),

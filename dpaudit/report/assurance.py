@@ -49,7 +49,7 @@ def hazards(predicate: Json) -> list[Assurance]:
             return Assurance("", hazard, "declared", "; ".join(lines))
         return Assurance("", hazard, "unknown", otherwise)
 
-    bound = words.embedded(unit["bound"])
+    bound = words.embedded(words.fixed(unit["bound"]))
     of_unit = say("one {entity}", entity=words.embedded(words.unit(scope))) + (
         f"; {bound}" if bound else ""
     )
@@ -65,7 +65,7 @@ def hazards(predicate: Json) -> list[Assurance]:
         stated(
             say("The data were looked at outside the guarantee"),
             "exploratory_accesses",
-            "; ".join(uncovered) if uncovered else nothing,
+            "; ".join(map(words.fixed, uncovered)) if uncovered else nothing,
         ),
         _exact_releases(predicate),
         Assurance(
@@ -116,11 +116,14 @@ def _top(predicate: Json) -> Iterator[Assurance]:
         status = {"proved": "proved", "refuted": "violated"}.get(claim["check"], "unknown")
         if claim["verdict"] in ("refuted", "alarm"):
             status = "violated"
-        by = claim["by"] or say("not stated by whom")
+        by = words.fixed(claim["by"]) or say("not stated by whom")
         yield Assurance(layer, words.stated(claim), status, by)
     scope = predicate["scope"]
     yield Assurance(
-        layer, words.adjacency(scope), "declared", words.embedded(str(scope["unit"]["bound"] or ""))
+        layer,
+        words.adjacency(scope),
+        "declared",
+        words.embedded(words.fixed(str(scope["unit"]["bound"] or ""))),
     )
 
 

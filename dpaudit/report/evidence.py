@@ -95,7 +95,7 @@ def _likelihoods(predicate: Json) -> list[Block]:
     columns = (say("Attack"), say("Runs"), say("Bound from likelihoods"))
     rows = tuple(
         (
-            Cell(row["neighbours_text"] or "—"),
+            Cell(words.fixed(row["neighbours_text"]) or "—"),
             Cell(grouped(row["runs"]), (), "number"),
             _likely(row, predicate["claims"]),
         )
@@ -173,7 +173,7 @@ def _audit_row(number: int, audit: Json, predicate: Json) -> tuple[Cell, ...]:
             say("Audit {number}", number=number),
             (
                 say("The attacker {model}", model=say(model)),
-                audit["neighbours_text"],
+                words.fixed(audit["neighbours_text"]),
                 *_stand_in(audit),
                 *_suite(audit),
             ),
@@ -302,9 +302,9 @@ def _tried(tried: Json | None) -> list[Block]:
     text = say(
         "Queries were asked on {sets} data sets with {rows} rows in all; a search made {changed} "
         "neighbouring pairs from earlier ones. It had {seconds} seconds of a processor.",
-        sets=f"{tried['data_sets']:,}",
-        rows=f"{tried['rows']:,}",
-        changed=f"{tried['mutations']:,}",
+        sets=tried["data_sets"],
+        rows=tried["rows"],
+        changed=tried["mutations"],
         seconds=numbers.upper(tried["seconds"], 3),
     )
     return [Paragraph(text)]
@@ -365,5 +365,5 @@ def conformance_row(item: Json) -> tuple[Cell, ...]:
         Cell(word, (), colour),
         Cell(numbers.statistic(item["statistic"] or "—"), (), "number"),
         Cell(shown, (), "number"),
-        Cell(item["detail"] or "—"),
+        Cell(words.fixed(item["detail"]) or "—"),
     )

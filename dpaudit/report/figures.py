@@ -80,7 +80,7 @@ def _profile_caption(predicate: Json, data: plots.ProfileData) -> str:
                 level=numbers.percent("0.95"),
             )
         )
-    conditions = "; ".join(map(words.embedded, _conditions(predicate)))
+    conditions = "; ".join(words.embedded(words.fixed(text)) for text in _conditions(predicate))
     if conditions:
         text = message("Hollow triangles and the dashed line hold only for {conditions}.")
         parts.append(say(text, conditions=conditions))

@@ -54,7 +54,7 @@ def claims_table(predicate: Json) -> Table:
 def _claimed(claim: Json) -> Cell:
     notes = [f"“{claim['stated_text']}”"] if claim["stated"] else []
     notes += [say("Reading: {text}", text=claim["reading"])] if claim["reading"] else []
-    notes += [say("Stated by: {text}", text=claim["by"])] if claim["by"] else []
+    notes += [say("Stated by: {text}", text=words.fixed(claim["by"]))] if claim["by"] else []
     notes += [say("Source: {text}", text=claim["source"])] if claim["source"] else []
     return formula(words.stated(claim), notes)
 

@@ -116,9 +116,19 @@ def statistic(text: str) -> str:
         return text
 
 
+def at_most(value: float, digits: int) -> str:
+    """A number of a plot in words, rounded up."""
+    return _written(_rounded(Decimal(value), digits, ROUND_CEILING))
+
+
+def at_least(value: float, digits: int) -> str:
+    """A number of a plot in words, rounded down."""
+    return _written(_rounded(Decimal(value), digits, ROUND_FLOOR))
+
+
 def estimate(value: float, digits: int = 3) -> str:
     """An estimate to some significant digits, which bounds nothing."""
-    return localised(f"{value:.{digits}g}")
+    return _written(parse(f"{value:.{digits}g}"))
 
 
 def _context(digits: int, rounding: str) -> Context:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from dpaudit.report import numbers
 from dpaudit.report.say import language, say
 from dpaudit.report.svg import drawing, element
 
@@ -129,7 +129,10 @@ def published_svg(rows: Sequence[tuple[str, float, float]], place: int, item: st
         axes.errorbar(values, heights, xerr=margins, color=ACCOUNTED, fmt="o", capsize=3)
         axes.set_yticks(heights, [name[:_LONGEST_KEY] for name in names])
         axes.set(xlabel=say("Published"))
-        description = "; ".join(f"{name}: {value:g} ± {margin:g}" for name, value, margin in rows)
+        description = "; ".join(
+            f"{name}: {numbers.estimate(value, 6)} ± {numbers.at_most(margin, 6)}"
+            for name, value, margin in rows
+        )
         return element(figure, f"published-{place}", item, description)
 
 
@@ -227,7 +230,7 @@ def curve_svg(
             axes.plot(*zip(*lower, strict=True), color=CHANCE, marker="s", label=say("at least"))
             axes.legend(loc="upper left")
         axes.set(xlabel=labels[0], ylabel=labels[1], xlim=(0, None), ylim=(0, None))
-        rows = "; ".join(f"{x:g}: {y:.4g}" for x, y in upper)
+        rows = "; ".join(f"{numbers.estimate(x, 6)}: {numbers.at_most(y, 4)}" for x, y in upper)
         return element(figure, "curve", title, f"{labels[1]} at {labels[0]}: {rows}")
 
 
@@ -257,12 +260,16 @@ def _claim_text(epsilon: float, delta: float) -> str:
 
 
 def _delta_text(delta: float) -> str:
-    return re.sub(r"e-0*", "e-", f"{delta:.3g}")
+    return numbers.estimate(delta)
 
 
 def _profile_description(data: ProfileData) -> str:
     read = "; ".join(
-        say("δ at most {delta} at ε = {epsilon}", delta=f"{delta:.2g}", epsilon=f"{epsilon:g}")
+        say(
+            "δ at most {delta} at ε = {epsilon}",
+            delta=numbers.at_most(delta, 2),
+            epsilon=numbers.estimate(epsilon, 6),
+        )
         for epsilon, delta in _sample(data.accounted)
     )
     parts = [say("Accounted: {read}.", read=read)]
@@ -270,7 +277,7 @@ def _profile_description(data: ProfileData) -> str:
     parts += [
         say(
             "Attacked: ε at least {epsilon} at δ = {delta}.",
-            epsilon=f"{epsilon:.4g}",
+            epsilon=numbers.at_least(epsilon, 4),
             delta=_delta_text(delta),
         )
         for epsilon, delta in data.attacked
@@ -279,20 +286,26 @@ def _profile_description(data: ProfileData) -> str:
         points_text = "; ".join(
             say(
                 "δ at least {delta} at ε = {epsilon}",
-                delta=_delta_text(delta),
-                epsilon=f"{math.floor(epsilon * 1e4) / 1e4:g}",
+                delta=numbers.at_least(delta, 3),
+                epsilon=numbers.estimate(epsilon, 6),
             )
             for epsilon, delta in _sample(band)
         )
         parts.append(say("From likelihoods: {read}.", read=points_text))
     if data.conditional_mu:
-        parts.append(say("Conditional: Gaussian with μ = {mu}.", mu=f"{data.conditional_mu:.4g}"))
+        parts.append(
+            say("Conditional: Gaussian with μ = {mu}.", mu=numbers.estimate(data.conditional_mu, 4))
+        )
     return " ".join(parts)
 
 
 def _tradeoff_description(data: TradeoffData) -> str:
     read = "; ".join(
-        say("{beta} at false positive rate {alpha}", beta=f"{beta:.2g}", alpha=f"{alpha:g}")
+        say(
+            "{beta} at false positive rate {alpha}",
+            beta=numbers.at_least(beta, 2),
+            alpha=numbers.estimate(alpha, 6),
+        )
         for alpha, beta in _sample(data.accounted)
     )
     parts = [say("Least accounted false negative rate: {read}.", read=read)] if read else []

@@ -33,7 +33,7 @@ def checklist(predicate: Json) -> Section:
         for bound in body["upper_bounds"]
         if bound["measure"] not in ("profile", "tradeoff")
     ]
-    uncovered = [*scope["data_accesses"]["uncovered"], *fields.get("tuning", ())]
+    uncovered = [*map(words.fixed, scope["data_accesses"]["uncovered"]), *fields.get("tuning", ())]
     calculi = ", ".join(sorted({step["calculus"] for step in body["steps"]}))
     rows = (
         _answer(say("Setting"), say(words.MODELS[scope["model"]]), words.adjacency(scope)),

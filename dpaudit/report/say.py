@@ -75,7 +75,7 @@ def _value(text: str) -> str:
     """The text in a sentence's gap: a number as the language writes it, or a sentence."""
     if re.fullmatch(r"\d{1,3}(,\d{3})+|\d+", text):
         return grouped(int(text.replace(",", "")))
-    return localised(text) if re.fullmatch(r"\d+\.\d+", text) else translated(text)
+    return localised(text) if re.fullmatch(r"[-+\d.e<= ]*\d", text) else translated(text)
 
 
 def grouped(count: int) -> str:

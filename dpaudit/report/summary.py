@@ -142,7 +142,7 @@ def _row(predicate: Json, claim: Json) -> SummaryRow:
         name=mechanism["name"],
         title=mechanism["title"],
         source=mechanism["source"],
-        by=claim["by"],
+        by=words.fixed(claim["by"]),
         claim=words.stated(claim),
         reading=claim["reading"],
         accounted=words.accounted(claim),

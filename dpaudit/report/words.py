@@ -300,7 +300,7 @@ def attacked_conditionally(claim: Json) -> str:
     bound = claim["lower_conditional"]
     if not bound:
         return ""
-    family = embedded(bound["conditional_on"])
+    family = embedded(fixed(bound["conditional_on"]))
     return say(
         "conditional: {bound}, only for {family}", bound=guarantee(bound, "lower"), family=family
     )

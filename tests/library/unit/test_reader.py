@@ -407,6 +407,41 @@ def test_no_english_word_is_left_for_an_auditor(
     assert len(english_words(words_of(render_html(quoted, spoken=spoken)))) > 500
 
 
+def texts_of(page: str) -> list[str]:
+    """The visible texts of a page, one an element."""
+    page = re.sub(r"<style>.*?</style>|<script.*?</script>", " ", page, flags=re.DOTALL)
+    return [html.unescape(text).strip() for text in re.findall(r">([^<]+)<", page) if text.strip()]
+
+
+def quoted_by(certificate: Json) -> set[str]:
+    """What a certificate quotes from others: theorems, pairs of data sets, an author's evidence."""
+    inner = certificate["predicate"]
+    texts = {step["cite"] for step in inner["derivation"]["steps"]}
+    for audit in (*inner["audits"], *inner["likelihoods"]):
+        texts |= {audit["neighbours_text"]}
+    return texts | {"by contract", "a row is +1 or -1"}
+
+
+@pytest.mark.first_case
+@pytest.mark.parametrize("spoken", ["de", "fr"])
+def test_checks_reasons_and_counts_of_a_certificate_are_said_in_each_language(
+    certificates: dict[str, Json], spoken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole page of a certified program; only what others wrote stays as it is."""
+    certificate = with_authors_texts(certificates["release"], WORD)
+    page = render_html(certificate, spoken=spoken)
+    quoted = quoted_by(certificate)
+    left = [text for text in texts_of(page) if english_words(text) and text not in quoted]
+    assert left == []
+    grouped = re.compile(r"\b\d{1,3}(?:,\d{3})+\b")
+    counts = set(grouped.findall(" ".join(texts_of(render_html(certificate)))))
+    assert counts
+    assert not counts & set(grouped.findall(" ".join(texts_of(page))))
+    monkeypatch.setattr(say, "_patterns", lambda _: [])
+    texts = texts_of(render_html(certificate, spoken=spoken))
+    assert len([text for text in texts if english_words(text) and text not in quoted]) > 10
+
+
 LOCAL: dict[str, tuple[str, ...]] = {
     "en": ("100,000", "2.34143", "20,000 runs", "60.6\u00a0%", "November 18, 2023"),
     "de": ("100.000", "2,34143", "20.000 Läufe", "60,6\u00a0%", "18. November 2023"),
