@@ -108,7 +108,7 @@ def test_numbers_of_a_table_are_drawn_with_their_margins() -> None:
         ]
     ]
     first, second = coverage._drawn(rows)
-    assert "sex=f: 120 ± 7; sex=m: -3 ± 7" in first.svg
+    assert "sex=f: 120 ± 7; sex=m: −3 ± 7" in first.svg
     assert "sex=m: 31.5 ± 0.25; sex=x: 2.5 ± 0.5" in second.svg
     assert first.caption.startswith("Published numbers of sex")
 
