@@ -74,7 +74,7 @@ def cells(epsilon: int, size: Size, files: Files) -> list[Cell]:
             own |= {"file": str(given.resolve()), "digest": _digest(given)}
         found += [
             Cell.of(
-                1.0 if method == "dp_gd" else 20.0,
+                float(ROUNDS[size] * len(settings(method, radius, ROUNDS[size], size))),
                 **own,
                 method=method,
                 epsilon=epsilon,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from experiments.lab.model import Cell, Experiment, Size
     from experiments.lab.papers import Read
     from experiments.lab.running import Order
+    from experiments.lab.times import Bill
 
 SECONDS = 5.0
 TICKS = 10**6
@@ -160,17 +161,50 @@ def _bill_lines(root: Path, size: Size, seed: int, out: Path) -> list[str]:
     from experiments.lab.found import load
     from experiments.lab.model import Size
     from experiments.lab.pages import table_lines
-    from experiments.lab.running import Order, distinct, kept_cells
-    from experiments.lab.times import FILE, Times, bill, bills_table
+    from experiments.lab.running import Order
+    from experiments.lab.times import bills_table
 
     found = []
     for name, experiment in load(root).items():
-        order, cells = Order(root, name, size, seed), distinct(experiment.cells(size))
-        kept = kept_cells(order, experiment, out / STORE)
+        order, corner = Order(root, name, size, seed), experiment.cells(Size.QUICK)
         whole = _there(order, out) is not None
-        done = {cell.name for cell in cells if whole or kept.get(cell.name) is not None}
-        found.append(bill(name, cells, done, Times(out / FILE), experiment.cells(Size.QUICK)))
+        found.append(_bill(order, experiment, corner, out, whole=whole))
     return list(table_lines(bills_table(found)))
+
+
+def _bill(
+    order: Order, experiment: Experiment, corner: Sequence[Cell], out: Path, *, whole: bool = False
+) -> Bill:
+    """What an order takes, and what is left of it; ``whole``: its result is there."""
+    from experiments.lab.running import distinct, kept_cells
+    from experiments.lab.times import FILE, Times, bill
+
+    cells = distinct(order.cells or experiment.cells(order.size))
+    kept = kept_cells(order, experiment, out / STORE)
+    done = {cell.name for cell in cells if whole or kept.get(cell.name) is not None}
+    return bill(order.name, cells, done, Times(out / FILE), corner)
+
+
+def _say_time(
+    order: Order, experiment: Experiment, corner: Sequence[Cell], jobs: int, out: Path
+) -> None:
+    """Say what a figure's grid takes before it runs: at the pace of its corner, on the same files.
+
+    The corner is run where nothing of either was timed.
+    """
+    from experiments.lab.model import Size
+    from experiments.lab.running import run
+    from experiments.lab.times import FILE, Times
+
+    if _bill(order, experiment, corner, out).left is None:
+        few = replace(order, size=Size.QUICK, cells=tuple(corner))
+        run(few, jobs=jobs, times=Times(out / FILE))
+    found = _bill(order, experiment, corner, out)
+    click.echo(
+        f"{order.name}: {found.done} of {found.cells} cells are done; the others take about "
+        f"{found.left:,.0f} s of a processor; if it is stopped, the same command resumes it",
+        err=True,
+    )
 
 
 def _there(order: Order, out: Path) -> dict[str, Any] | None:
@@ -238,7 +272,7 @@ def figure_command(
         orders[name] = Order(root, name, Size(size), seed, grid)
     writable(out)
     for name, order in orders.items():
-        reads = _shown(known[name], order, jobs, out)
+        reads = _shown(known[name], order, known[name].grid(Size.QUICK, files), jobs, out)
         findings = known[name].drawn(reads)
         click.echo("\n".join([*lines(known[name], findings), ""]))
         made = f"`python -m experiments figure {' '.join([name, *(f'--data {g}' for g in given)])}`"
@@ -246,8 +280,13 @@ def figure_command(
             click.echo(path)
 
 
-def _shown(figure: Figure, order: Order, jobs: int, out: Path) -> dict[str, Read]:
-    """What a figure shows, by experiment: full results that are there, others run now."""
+def _shown(
+    figure: Figure, order: Order, corner: Sequence[Cell], jobs: int, out: Path
+) -> dict[str, Read]:
+    """What a figure shows, by experiment: full results that are there, others run now.
+
+    ``corner``: the quick grid of the figure's own experiment.
+    """
     from experiments.lab.found import load
     from experiments.lab.model import Size
     from experiments.lab.papers import read_file
@@ -262,6 +301,8 @@ def _shown(figure: Figure, order: Order, jobs: int, out: Path) -> dict[str, Read
             experiment = replace(experiment, cells=lambda _size: order.cells)
         there = (read_file(experiment, folder) for folder in folders)
         kept = [r for r in there if r.findings and r.seed == of.seed and of.size is Size.FULL]
+        if not kept and of.size is Size.FULL:
+            _say_time(of, experiment, corner or experiment.cells(Size.QUICK), jobs, out)
         reads[name] = kept[0] if kept else _run(of, jobs, out)
         if reads[name].sources != sources_of(of.root, experiment):
             click.echo(f"{name}: made by other sources than there are now", err=True)

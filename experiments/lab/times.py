@@ -7,6 +7,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from dpaudit.storage.csv_text import csv_text
 from dpaudit.storage.files import write_atomically
@@ -50,8 +51,8 @@ class Bill:
     """What an experiment's grid costs in processor seconds.
 
     ``measured``: the sum over the ``timed`` cells; ``estimated``: of the others, by their declared
-    costs at the pace of all timed cells of the experiment, or, where there are none, of those of
-    its quick grid, and None where these are not timed either.  ``left``:
+    costs at the pace of all timed cells of the experiment, or, where there are none, at the median
+    pace of those of its quick grid, and None where these are not timed either.  ``left``:
     the part of both that is still to be run.
     """
 
@@ -74,9 +75,11 @@ def bill(
     """The bill of a grid of which the cells named in ``done`` need not be run."""
     known = {name: s for (of, name), (s, _) in times.read().items() if of == experiment}
     timed = [cell for cell in cells if cell.name in known]
-    paced = timed or [cell for cell in quick if cell.name in known]
-    cost = sum(cell.cost for cell in paced)
-    pace = sum(known[cell.name] for cell in paced) / cost if paced else None
+    # Cells of a corner are short, and the first one that runs imports what all of them need.
+    corner = [known[cell.name] / cell.cost for cell in quick if cell.name in known]
+    pace = median(corner) if corner else None
+    if timed:
+        pace = sum(known[cell.name] for cell in timed) / sum(cell.cost for cell in timed)
 
     def seconds(some: Sequence[Cell]) -> float | None:
         found = [known.get(c.name, None if pace is None else pace * c.cost) for c in some]

@@ -19,6 +19,7 @@ from tests.library.cli.conftest import Invoke
 
 RATES = {f"rates_{paper}" for paper in ("diff2", "kl", "srgd", "stable", "user_level")}
 OWN = """
+import os
 from experiments.lab.figures import Figure, together
 from experiments.lab.model import Cell, Experiment, Findings, Table
 
@@ -29,6 +30,8 @@ def cells(size, files):
 def run(cell, rng):
     with open("ran.txt", "a") as stream:
         stream.write("ran ")
+    if cell.count("n") == 2 and os.path.exists("stop"):
+        raise KeyboardInterrupt
     return {"drawn": rng.random()}
 
 def read(results):
@@ -158,11 +161,38 @@ def test_one_command_makes_a_figure_and_keeps_its_results(lab: Invoke, laborator
     page = Path("out/own.md").read_text()
     assert "- scale: a half" in page
     assert "`python -m experiments figure own`" in page
-    assert len(Path("ran.txt").read_text().split()) == 2
+    assert len(Path("ran.txt").read_text().split()) == 3  # its corner too, for the pace
     lab("figure", "own", "--out", "out")
-    assert len(Path("ran.txt").read_text().split()) == 2  # kept
+    assert len(Path("ran.txt").read_text().split()) == 3  # kept
     lab("figure", "own", "--out", "out", "--data", "mine=rows.csv", "--size", "quick")
-    assert len(Path("ran.txt").read_text().split()) == 3
+    assert len(Path("ran.txt").read_text().split()) == 4
+
+
+def test_a_figure_says_its_time_before_it_runs_and_resumes_where_it_was_stopped(
+    lab: Invoke, laboratory: Path
+) -> None:
+    """On a user's file; of two cells one is done when it stops, and does not run again."""
+    (laboratory / "experiments" / "own.py").write_text(OWN)
+    words = ("figure", "own", "--out", "out", "--data", "mine=rows.csv")
+    Path("stop").touch()
+    first = lab(*words, code=130).stderr
+    assert first.index("own: 0 of 2 cells are done; the others take about") < first.index(
+        "own: 0 of 2 cells\n"
+    )
+    ran = len(Path("ran.txt").read_text().split())
+    Path("stop").unlink()
+    again = lab(*words).stderr
+    assert "own: 1 of 2 cells are done; the others take about" in again
+    assert len(Path("ran.txt").read_text().split()) == ran + 1
+
+
+def test_the_corner_of_a_figure_paces_its_whole_by_rounds_and_settings() -> None:
+    """Each round of each setting costs alike, so that the time of the whole is near."""
+    corner, whole = (diff2.figure_1.grid(size, {}) for size in (Size.QUICK, Size.FULL))
+    assert {cell.cost for cell in corner} == {20.0}
+    costs = {method: sum(c.cost for c in whole if c.text("method") == method)
+             for method in diff2.METHODS}  # fmt: skip
+    assert costs == {"dp_gd": 5 * 5 * 2000, "diff2": 5 * 100 * 2000}
 
 
 @pytest.mark.parametrize(
