@@ -337,7 +337,8 @@ def shared(program: Program) -> Shared:
     """
     # A copy of a program shares the closures of its functions.
     values = [value for _, value in reachable(program)]
-    items = [*reached(program), *values, *_modules([program, *_functions(values)])]
+    items = [*_found(program, program), *values]
+    items += _modules(program, _found(program, [program, *_functions(values)]))
     distinct = {id(item): item for item in items}.values()
     return [
         (item, copy.copy(item) if isinstance(item, CONTAINERS) else dict(_names(item)))
@@ -412,15 +413,12 @@ def _inside(level: list[tuple[str, Any]], ids_seen: set[int]) -> Iterator[tuple[
 
 def _globals(program: Any, values: Sequence[Any]) -> list[tuple[str, Any]]:
     """Changeable globals that the functions of a program and of its values name."""
-    functions = _functions(values)
+    found = _found(program, [program, *_functions(values)])
     named = {
-        name
-        for item in reached([program, *functions])
-        if isinstance(item, FunctionType)
-        for name in names_in(item.__code__)
+        name for item in found if isinstance(item, FunctionType) for name in names_in(item.__code__)
     }
     held = []
-    for module in _modules([program, *functions]):
+    for module in _modules(program, found):
         defines = module.__name__ == type(program).__module__
         held += [
             (f"{module.__name__}.{name}", value)
@@ -475,11 +473,24 @@ def _short(key: Any) -> str:
     return text if len(text) <= 40 else f"{text[:24]}... {sha256(text.encode()).hexdigest()[:8]}"
 
 
-def _modules(items: list[Any]) -> list[ModuleType]:
-    """The modules of the project that define a program and functions, and what these name."""
+def _found(program: Any, items: Any) -> list[Any]:
+    """What some items, or one, reach.
+
+    Of installed packages only the program's own is looked through: others are larger than that.
+    """
+    home = type(program).__module__.partition(".")[0]
+
+    def own(module: str) -> bool:
+        return is_own(module) and (_own(module) or module.partition(".")[0] == home)
+
+    return [*reached(items, own)]
+
+
+def _modules(program: Any, found: Iterable[Any]) -> list[ModuleType]:
+    """The modules of the project that define a program, and objects that were found."""
     names = {
         item.__module__: None
-        for item in (type(items[0]), *reached(items))
+        for item in (type(program), *found)
         if isinstance(item, FunctionType | type) and _own(str(item.__module__))
     }
     return [sys.modules[name] for name in names if name in sys.modules]

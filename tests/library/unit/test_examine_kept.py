@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sympy
 
 import dpaudit as dp
 from dpaudit.audit.examine import examine, walks
@@ -201,3 +202,17 @@ def test_an_object_of_an_odd_class_is_no_obstacle() -> None:
     program = Once(dp.Statistic(lambda values: float(ODD is not None), sensitivity=1))
     assert walks.state(program)
     walks.restore(walks.shared(program))
+
+
+def by_a_package(values: Array) -> float:
+    return float(sympy.Float(values[:, 0].sum())) + len(FIRST)
+
+
+def test_a_large_package_that_is_installed_hides_nothing_that_is_kept() -> None:
+    """Its functions are more than are looked through; a program of its own is looked through."""
+    program = Once(Own(by_a_package))
+    held = [item for item, _ in walks.shared(program)]
+    assert any(item is FIRST for item in held)
+    assert not any(str(getattr(item, "__module__", "")).startswith("sympy.") for item in held)
+    inside = type("Inside", (Once,), {"__module__": "sympy.own"})(program.query)
+    assert len(walks.shared(inside)) > 10 * len(held)
