@@ -1,18 +1,12 @@
 """Privacy profiles of one pair in Arb, and the largest loss of any pair, exactly.
 
-With x = exp(epsilon) and (u)+ = max(0, u); formulas of one line are the pairs' own:
-    DiscreteNormal      sum of (p - x q)+ over the integers, of moderate variance and shift
+delta at x = exp(epsilon) is the pair's own where it is a formula or a sum in balls, as no rounding
+moves it out of its ball.  Computed here is what pairs search for in floats:
     Drawn(mu, q, k)     sum_j w_j Phi(j mu - t) - x Phi(-t), w binomial(k, q), where the ratio
                         sum_j w_j exp(j mu t - j^2 mu^2 / 2) is x; 1 - x for x <= w_0
     DrawnMoves(m, q, k) the same with m_j for j mu, m_0 = 0 and the last move from there on
     NormalMixture(m, w) the same with the w_j of a declaration
-    Opposed(mu, q)      P(z > t) - x Q(z > t) with the largest of these by t: P and Q are
-                        (1 - q) N(0) + q N(mu) and (1 - q) N(0) + q N(-mu), whose ratio grows with z
-    Tallied(e, r, m)    (1 - x) P(B >= k) + (r e^e - r) P(B' = k - 1), B and B' binomial of m + 1
-                        and m reports at r, k the first number of ones with a ratio of at least x
-    Product             the pairs' own: over all outcomes of atoms, or over all cases of branches,
-                        or of normal with Laplace noise
-    Thresholded: see profile_branches
+    Thresholded         :mod:`dpaudit.check.profile.branches`
 """
 
 from __future__ import annotations
@@ -22,8 +16,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
-from math import comb, isqrt
-from typing import Any
+from math import comb
 
 from dpaudit.check.profile.branches import thresholded
 from dpaudit.check.profile.cells import Ball, NotConfirmed, ball
@@ -40,13 +33,10 @@ from dpaudit.pairs import (
 )
 from dpaudit.pairs.balls import Delta
 from dpaudit.pairs.cases import MAX_CASES, delta_of_cases, has_closed_cases
-from dpaudit.pairs.core import Binomial, Lattice, Opposition, Tally
+from dpaudit.pairs.core import Binomial
 from dpaudit.pairs.enumerated import is_enumerable
 
 PRECISIONS = (128, 400, 1200, 4000)  # bits, tried in turn until a comparison is decided
-INTEGERS = 10**4  # integers of any weight that are gone through one by one
-REPORTS = 2**50  # numbers of reports that floats hold exactly, by far
-Ends = tuple[Number, Number]
 # delta of a pair of which only bounds are known; None for any other pair.
 Bound = Callable[[Pair, Ball], Ball | None]
 
@@ -55,9 +45,7 @@ def is_form(pair: Pair) -> bool:
     """Whether a pair's own form is closed, whatever is inside."""
     if pair.is_product:
         return is_enumerable(pair.factors) or has_cases(pair)
-    if pair.lattice is not None:
-        return _is_moderate(pair.lattice)
-    return type(pair).delta is not Pair.delta
+    return pair.has_delta if pair.lattice is not None else type(pair).delta is not Pair.delta
 
 
 @lru_cache(maxsize=256)
@@ -101,7 +89,7 @@ def _compared(pair: Pair, epsilon: Fraction, delta: Fraction) -> Iterator[tuple[
 def delta_by(pair: Pair, x: Ball, bound: Bound | None = None) -> Ball:
     """delta at x > 0; ``bound`` may give it for pairs of which only bounds are known.
 
-    Formulas of one line are the pair's own; what is summed or searched is computed here.
+    The pair's own, but for what is searched in floats there.
     Errors: NotConfirmed.
     """
     bounded = None if bound is None else bound(pair, x)
@@ -113,15 +101,6 @@ def delta_by(pair: Pair, x: Ball, bound: Bound | None = None) -> Ball:
     if pair.draw is not None:
         return _of_a_group(pair, x)
     inside = _inside(bound)
-    numbers: Any
-    own: Callable[[Any, Ball], Ball]
-    for numbers, own in (
-        (pair.lattice, _discrete_normal),
-        (pair.opposition, _against_opposite),
-        (pair.tally, _tallied),
-    ):
-        if numbers is not None:
-            return own(numbers, x)
     if pair.threshold is not None:
         return thresholded(pair.threshold, x, inside)
     try:
@@ -140,55 +119,6 @@ def _inside(bound: Bound | None) -> Delta:
         return delta_by(base, at, bound)
 
     return inside
-
-
-def _positive(value: Ball) -> Ball:
-    return value.max(ball(0))
-
-
-def _is_moderate(pair: Lattice) -> bool:
-    """Whether the integers of any weight are few enough to be gone through."""
-    if is_symbolic(pair.variance) or is_symbolic(pair.shift):
-        return False
-    is_whole = pair.shift == int(pair.shift) and 0 < pair.shift <= INTEGERS
-    return bool(is_whole and Fraction(1, INTEGERS**2) <= pair.variance <= INTEGERS)
-
-
-def _discrete_normal(pair: Lattice, x: Ball) -> Ball:
-    """Every integer k with p_k > x q_k, p_k proportional to exp(-k^2 / (2 v)), q_k = p_(k - s).
-
-    For x < 1 by delta(x) = 1 - x + x delta(1 / x), as the pair is symmetric.
-    """
-    if not _is_moderate(pair):
-        raise NotConfirmed("DiscreteNormal")
-    if x < 1:
-        return 1 - x + x * _discrete_normal(pair, 1 / x)
-    v, s = ball(pair.variance), int(pair.shift)
-    reach = isqrt(int(2 * pair.variance * context_bits())) + 3
-
-    def weight(k: int) -> Ball:
-        return (-ball(k * k) / (2 * v)).exp()
-
-    def far(k: int) -> Ball:
-        """Between 0 and the weights from k > 0 on, whose ratios are at most the first."""
-        return ball(0).union(weight(k) / (1 - weight(k + 1) / weight(k)))
-
-    end = ball(s) / 2 - v * x.log() / s
-    last = math.ceil(float(end.mid())) + 1
-    if not end < last:
-        return ball(0).union(1)
-    first = min(last, 0) - reach
-    gained = [weight(k) - x * weight(k - s) for k in range(first, last + 1)]
-    total = sum(map(_positive, gained), ball(0)) + far(1 - first)
-    total_weight = 1 + 2 * sum(map(weight, range(1, reach + 1)), ball(0)) + 2 * far(reach + 1)
-    return total / total_weight
-
-
-def context_bits() -> int:
-    """The working precision."""
-    import flint
-
-    return int(flint.ctx.prec)
 
 
 def _product(pair: Pair, x: Ball) -> Ball:
@@ -287,76 +217,6 @@ def _threshold(pair: Pair, loss: float) -> float:
         if abs(t - before) <= 2.0**-50 * max(1.0, abs(t)):
             break
     return t
-
-
-def _against_opposite(pair: Opposition, x: Ball) -> Ball:
-    """Between two places, of which the ratio is below x and above it.
-
-    The best place is between them, where P - x Q gains at most (ratio - x) Q, ratio that of the
-    upper place, and the density of Q is at most what normal ones are at the place nearest to 0.
-    About where it is a square root says: with u = exp(mu z) the ratio is x where
-    b u^2 - a (x - 1) u - x b = 0.
-    For x < 1 by delta(x) = 1 - x + x delta(1 / x): reflection exchanges P and Q.
-    """
-    if x < 1:
-        return 1 - x + x * _against_opposite(pair, 1 / x)
-    mu, q = ball(pair.mu), ball(pair.rate)
-    if not (mu > 0 and q > 0 and q <= 1):
-        raise NotConfirmed("Opposed: a move or a rate that is none")
-    root, a, b = ball(2).sqrt(), 1 - q, q * (-mu * mu / 2).exp()
-
-    def ratio(z: Ball) -> Ball:
-        return (a + b * (mu * z).exp()) / (a + b * (-mu * z).exp())
-
-    def beyond(z: Ball) -> Ball:
-        return (z / root).erfc() / 2
-
-    grown = a * (x - 1)
-    u = (grown + (grown * grown + 4 * x * b * b).sqrt()) / (2 * b)
-    middle = (u.log() / mu).mid()
-    for bits in (context_bits() // 2, context_bits() // 4):
-        width = (1 + abs(middle)) / ball(2**bits)
-        low, high = (middle - width).mid(), (middle + width).mid()
-        if ratio(low) < x < ratio(high):
-            missed = (ratio(high) - x) * (high - low) * (-low * _positive(low) / 2).exp()
-            gained = q * (beyond(high - mu) - x * beyond(high + mu)) - grown * beyond(high)
-            return gained + ball(0).union(_positive(missed))
-    raise NotConfirmed("Opposed: a threshold that is not found")
-
-
-def _tallied(pair: Tally, x: Ball) -> Ball:
-    """The ratio at k ones is 1 + (k - n r) (e^e - 1) / (n (1 - r)); P exceeds Q where the one tips.
-
-    From k ones on, P has (r e^e - r) P(B' = k - 1) more than Q: the others have k - 1 of them.
-    """
-    if is_symbolic(pair.others) or pair.others.denominator != 1 or not 0 <= pair.others < REPORTS:
-        raise NotConfirmed("Tallied: a number of others")
-    n, r, grown = int(pair.others) + 1, ball(pair.rare), ball(pair.epsilon).expm1()
-    if not (r > 0 and grown > 0 and r * (grown + 1) < 1):
-        raise NotConfirmed("Tallied: chances that are none")
-    place = n * (r + (x - 1) * (1 - r) / grown)
-    nearest = place.mid().floor().unique_fmpz()
-    if nearest is None or not abs(place - nearest) < 2:
-        return ball(0).union(1)
-    around = {min(max(int(nearest) + more_ones, 0), n + 1) for more_ones in (-1, 0, 1, 2)}
-    largest = ball(0)
-    for k in around:
-        if not (place <= k - 1 or place > k):
-            tail, tip = _tails(pair.rare, n, k, context_bits())
-            largest = largest.max((1 - x) * tail + r * grown * tip)
-    # All ones, or none, are the last: beyond, nothing is to be had, or all of 1 - x.
-    return largest.max(1 - x)
-
-
-@lru_cache(maxsize=512)
-def _tails(rate: Number, n: int, k: int, bits: int) -> tuple[Ball, Ball]:
-    """P(B >= k) of n reports, and P(B' = k - 1) of n - 1."""
-    if k <= 0 or k > n:
-        return ball(1 if k <= 0 else 0), ball(0)
-    r = ball(rate)
-    log_ways = ball(n).lgamma() - ball(k).lgamma() - ball(n - k + 1).lgamma()
-    tip = (log_ways + (k - 1) * r.log() + (n - k) * (1 - r).log()).exp()
-    return r.beta_lower(k, n - k + 1, regularized=True), tip
 
 
 # --- the largest loss ----------------------------------------------------------------------------

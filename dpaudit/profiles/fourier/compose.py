@@ -23,9 +23,8 @@ The errors, all outward:
   F is too large by at most that times B, never too small; above <= exp(K - t (C+A+N) h) B.
 * truncation (frequencies left out): |G(j)| <= exp((t + 3) h) N / j, so the part of F left out is at
   most 2 exp((t + 3) h) (1 + log N) max_{J<j<=N/2} prod_f (|phi_f(j)| + E_f)^T_f.
-* round-off: each computed phi_f(j) is within E_f: by direct sums as in
-  :mod:`dpaudit.profiles.fourier.spectrum`, by FFT within E_f = FFT_FACTOR u log2(N) sqrt(N)
-  ||p~_f||_2 (u = 2^-53), hence
+* round-off: each computed phi_f(j) is within E_f = FFT_FACTOR u log2(N) sqrt(N) ||p~_f||_2
+  (u = 2^-53), hence
       |Phi^ - Phi| <= |Phi^| expm1(sum_f T_f (E_f / |phi_f| + 16 u)), times |G(j)|, 2/N, summed.
   The FFT: N has factors 2, 3 and 5 only, so that it is stages of twiddles and r-point
   transforms, r in 2, 3, 4, 5.  An output of such a transform is a sum of r products, of at most
@@ -150,8 +149,7 @@ def compose(stack: Stack, tilt: float) -> Composition:
     cumulant = math.fsum(stack.times * tilted.logs)
     centres = np.rint(mean / stack.width).astype(np.int64)
     window = _window(stack, tilt, cumulant, centres, float(stack.times @ variance))
-    spread = math.sqrt(float(stack.times @ variance)) / stack.width
-    phi = transform(stack, tilted, centres, window.period, spread)
+    phi = transform(stack, tilted, centres, window.period)
     # A composition is kept for its epsilon, beside those of other steps.
     stack.release()
     return Composition(

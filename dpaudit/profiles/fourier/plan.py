@@ -15,7 +15,7 @@ import numpy as np
 
 from dpaudit.grids.discrete import Reals
 from dpaudit.profiles.fourier.search import gain
-from dpaudit.profiles.fourier.spectrum import Integers
+from dpaudit.profiles.grid.stack import Integers
 
 LARGEST_LOG_TILT = 24.0  # Largest log of a tilt that is tried.
 SMALLEST_LOG_TILT = -9.0  # Smallest log of a tilt that is tried.

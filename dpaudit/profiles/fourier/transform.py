@@ -1,4 +1,4 @@
-"""The transform Phi of a composition: by direct sums where few frequencies matter, else by FFT."""
+"""The transform Phi of a composition, by FFT."""
 
 from __future__ import annotations
 
@@ -13,18 +13,15 @@ from scipy import fft
 from dpaudit.exact.effort import spend
 from dpaudit.grids.discrete import Reals, TooFine
 from dpaudit.grids.hull import UNIT
-from dpaudit.profiles.fourier.spectrum import at_frequencies, left_out_bound, rows_of
 from dpaudit.profiles.grid.stack import Stack, Tilted
 
 Complexes = NDArray[np.complexfloating[Any, Any]]
 FFT_FACTOR = 32.0  # roundings of a fast transform, per level
 LEFT_OUT_EXPONENT = 46.0  # nats: frequencies with a smaller transform are left out
-LEAST_EXPONENT = 36.0  # nats by which the last kept frequency has to be below the first
-MOST_DIRECT = 2048  # frequencies that are summed directly
 MOST_KEPT = 2**18  # frequencies that are kept
 # Losses of an FFT, its logarithms and powers, to a unit of work.
 PER_UNIT = 5
-LONGEST_FFT = 2**21  # losses of one fast transform: 32 MB
+LONGEST_FFT = 2**22  # losses of one fast transform: 64 MB
 
 
 @dataclass(frozen=True)
@@ -36,46 +33,13 @@ class Transform:
     left_out: float
 
 
-def transform(
-    stack: Stack, tilted: Tilted, centres: NDArray[np.int64], period: int, spread: float
-) -> Transform:
-    """Phi at the frequencies that matter, the error of each, and the bound of the others."""
-    needed = 1.1 * math.sqrt(2 * LEFT_OUT_EXPONENT) / (spread + 1e-9) * period / 6.28
-    for more in (1.0, 1.6, 2.6, 4.2):
-        count = math.ceil(more * needed) + 4
-        if count > min(MOST_DIRECT, period // 8):
-            break
-        direct_transform = direct(stack, tilted, centres, period, count)
-        if direct_transform is not None:
-            return direct_transform
+def transform(stack: Stack, tilted: Tilted, centres: NDArray[np.int64], period: int) -> Transform:
+    """Phi at the frequencies that matter, by one real FFT per factor.
+
+    Errors: TooFine for more losses than one FFT may have, or frequencies than are kept.
+    """
     if period > LONGEST_FFT:
         raise TooFine(f"an FFT of length {period}; take a larger step")
-    return by_fft(stack, tilted, centres, period)
-
-
-def direct(
-    stack: Stack, tilted: Tilted, centres: NDArray[np.int64], period: int, needed: int
-) -> Transform | None:
-    """By direct sums; None where the frequencies left out cannot be bounded well."""
-    rows = rows_of(stack, tilted.masses, centres)
-    values = at_frequencies(rows, np.arange(needed), period)
-    with np.errstate(divide="ignore"):
-        if stack.times @ np.log(np.abs(values[:, -1])) > -LEAST_EXPONENT:
-            return None
-    bound = left_out_bound(stack, tilted, centres, rows, 2 * math.pi * (needed - 1) / period)
-    if bound is None or bound > -LEAST_EXPONENT:
-        return None
-    size = np.abs(values)
-    with np.errstate(divide="ignore"):
-        log_sum = stack.times @ np.log(values)
-        log_size = stack.times @ np.log(size)
-        grown = stack.times @ (np.log1p(rows.relative / size) + 16 * UNIT)
-        largest = stack.times @ np.log(size + rows.relative)
-    return Transform(np.exp(log_sum), _rounding(log_size, grown, largest), math.exp(bound))
-
-
-def by_fft(stack: Stack, tilted: Tilted, centres: NDArray[np.int64], period: int) -> Transform:
-    """By one real FFT per factor."""
     spend(period * len(stack.factors) / PER_UNIT, f"FFTs of length {period}")
     log_sum = np.zeros(period // 2 + 1, dtype=np.complex128)
     bound = np.zeros(period // 2 + 1)

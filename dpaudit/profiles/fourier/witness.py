@@ -17,10 +17,8 @@ To confirm it: one-step masses of each factor on the grid, from cells as in
 :mod:`dpaudit.grids.cells` (upper: connect-the-dots; lower: chord gap and hull); their
 tilted sums M_f and K; phi_f(j) for j = 0..J by direct sums; F as in
 :mod:`dpaudit.profiles.fourier.compose` by the two geometric sums; then delta = infinite + exp(K - t
-k h) F, moved by the error terms. Frequencies beyond J need a bound of |Phi| only:
-:mod:`dpaudit.profiles.fourier.spectrum` covers (theta_J, pi] by intervals on which phi, its
-derivative and second moment, or the variation of the masses, bound it. Any step, tilt and window
-give true bounds, so a checker may also take its own.
+k h) F, moved by the error terms. Frequencies beyond J need a bound of |Phi| only. Any step, tilt
+and window give true bounds, so a checker may also take its own.
 
 form "closed transforms": the series of :mod:`dpaudit.profiles.fourier.smooth`, with ``tilt`` t,
 ``smoothing`` sigma (0: none), the window [window_first, window_first + period], and ``frequencies``

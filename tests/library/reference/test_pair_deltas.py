@@ -1,4 +1,4 @@
-"""Formulas of one line, which accountant and checker share: against integrals of densities."""
+"""Formulas and sums that accountant and checker share: against integrals and sums of densities."""
 
 from __future__ import annotations
 
@@ -9,10 +9,20 @@ import flint
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.stats import binom, norm
 
-from dpaudit.exact import enclose
-from dpaudit.pairs import Branched, LaplaceShift, Mixed, Normal, Opposed, Pair, Replaced
+from dpaudit.exact import enclose, log
+from dpaudit.pairs import (
+    Branched,
+    DiscreteNormal,
+    LaplaceShift,
+    Mixed,
+    Normal,
+    Opposed,
+    Pair,
+    Replaced,
+    Tallied,
+)
 
 Reals = NDArray[np.float64]
 # Where densities are summed: fine next to the kinks of Laplace noise at 0 and 1.
@@ -60,6 +70,51 @@ def integral(first: Reals, second: Reals, epsilon: float) -> float:
 def stated(pair: Pair, epsilon: float) -> float:
     with flint.ctx.workprec(128):
         return float(pair.delta(enclose(F(epsilon)).exp()).mid())
+
+
+# Whole numbers that hold all mass but 1e-12 of the laws below.
+COUNTS: Reals = np.arange(-60.0, 61.0)
+
+
+def whole_noise(variance: float, shift: int) -> Reals:
+    weights = np.exp(-((COUNTS - shift) ** 2) / (2 * variance))
+    return np.asarray(weights / weights.sum())
+
+
+def ones(own: float, rare: float, others: int) -> Reals:
+    return np.convolve(binom.pmf(np.arange(others + 1), others, rare), [1 - own, own])
+
+
+SUMS: dict[str, tuple[Pair, Reals, Reals]] = {
+    "whole numbers": (DiscreteNormal(F(9, 2), F(3)), whole_noise(4.5, 3), whole_noise(4.5, 0)),
+    "ones": (
+        Tallied(log(F(3)), F(1, 5), F(40)),
+        ones(0.6, 0.2, 40),
+        ones(0.2, 0.2, 40),
+    ),
+}
+
+
+def sum_is(name: str) -> bool:
+    """Whether delta is the sum over outcomes, both ways round."""
+    pair, first, second = SUMS[name]
+    return all(
+        abs(stated(used, e) - float(np.maximum(p - math.exp(e) * q, 0.0).sum())) < 1e-9
+        for used, p, q in ((pair, first, second), (pair.swapped, second, first))
+        for e in EPSILONS
+    )
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_delta_is_the_sum_over_outcomes(name: str) -> None:
+    assert sum_is(name)
+
+
+@pytest.mark.parametrize("kind", [DiscreteNormal, Tallied])
+def test_a_sum_that_is_wrong_is_found(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = kind.delta
+    monkeypatch.setattr(kind, "delta", lambda pair, x, of=None: right(pair, x * 1.0001, of))
+    assert not all(map(sum_is, SUMS))
 
 
 def agrees(name: str) -> bool:

@@ -1,8 +1,7 @@
-"""Stacks of many factors: sums a few factors at a time, arrays that are let go."""
+"""Stacks of many factors: arrays that are let go."""
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 
 import numpy as np
@@ -10,10 +9,8 @@ import pytest
 
 from dpaudit.grids.discrete import Side
 from dpaudit.pairs import Mixed, Normal
-from dpaudit.profiles.fourier import spectrum
 from dpaudit.profiles.fourier.compose import compose
 from dpaudit.profiles.fourier.search import stack_of
-from dpaudit.profiles.fourier.spectrum import at_angles, at_frequencies, rows_of
 from dpaudit.profiles.grid.stack import Stack
 
 F = Fraction
@@ -24,27 +21,6 @@ def stack() -> Stack:
     made = stack_of(PARTS, F(1, 512), 1e-5, Side.UPPER)
     assert made is not None
     return made
-
-
-@pytest.mark.parametrize("at_once", [1, 300, 2**19])
-def test_sums_of_a_few_factors_at_a_time_are_those_of_each(
-    monkeypatch: pytest.MonkeyPatch, at_once: int
-) -> None:
-    monkeypatch.setattr(spectrum, "AT_ONCE", at_once)
-    made, period = stack(), 4096
-    tilted = made.tilted(1.0)
-    centres = np.arange(len(PARTS), dtype=np.int64)
-    rows = rows_of(made, tilted.masses, centres)
-    frequencies = np.array([0, 1, 5, 2000], dtype=np.int64)
-    angles = frequencies * (2 * math.pi / period)
-    truth = np.empty((len(PARTS), len(frequencies)), dtype=np.complex128)
-    for k, (discrete, _) in enumerate(made.factors):
-        start = made.starts[k]
-        masses = tilted.masses[start : start + made.sizes[k]]
-        n = discrete.first + np.arange(len(masses)) - centres[k]
-        truth[k] = np.exp(-1j * np.outer(angles, n)) @ masses
-    assert np.abs(at_frequencies(rows, frequencies, period) - truth).max() < 1e-12
-    assert np.abs(at_angles(rows, angles) - truth).max() < 1e-9
 
 
 def test_a_composition_keeps_no_array_of_all_factors_and_says_the_same_again() -> None:
