@@ -210,7 +210,9 @@ class OpenTable:
             errors = "; ".join(in_rows(text, count) for text, count in counts_by_text.items())
             raise DataRefused(
                 f"{self.schema.name}: {errors}; mend the data, or declare in the schema "
-                "what such a row does (this is not private: publish it nowhere). Nothing was spent"
+                "how such a row is read (format, decimal, missing_codes) or what it does (missing, "
+                "outside, other, excess) (this is not private: publish it nowhere). Nothing was "
+                "spent"
             )
 
     def changes(self) -> dict[str, int]:
@@ -734,7 +736,10 @@ def _number(column: Column, name: str, kind: str) -> str:
         return f"CAST({column.calendar.code_sql(name)} AS DOUBLE)"
     if kind in WHOLE or kind == "DOUBLE":
         return f"CAST({name} AS DOUBLE)"
-    return f"TRY_CAST(replace(CAST({name} AS VARCHAR), '_', '?') AS DOUBLE)"
+    text = f"replace(CAST({name} AS VARCHAR), '_', '?')"
+    if isinstance(column, Number) and column.decimal == "," and kind == "VARCHAR":
+        text = f"translate({text}, ',.', '.?')"
+    return f"TRY_CAST({text} AS DOUBLE)"
 
 
 def _code(column: Column, name: str, kind: str, number: int) -> str:
@@ -804,7 +809,7 @@ class _Test:
 
 def in_rows(fact: str, count: int) -> str:
     """How many rows a fact holds for, in words."""
-    return f"{fact} in {count} rows"
+    return f"{fact} in {count} row{'s' * (count != 1)}"
 
 
 def _tests(schema: Schema, types: Mapping[str, str]) -> Iterator[_Test]:

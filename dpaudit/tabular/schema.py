@@ -51,8 +51,9 @@ class Number:
     spent, ``drop`` leaves the row out of every item that needs the column.  ``outside``: what a
     value outside the bounds or between the steps does: it counts as the ``nearest`` one, or is an
     ``error``; then margins cover all that the column can be off.  ``missing_codes``: numbers and
-    texts that stand for a missing value, such as -99.  ``of``: the table's column that it is read
-    from, if that has another name than in the schema.
+    texts that stand for a missing value, such as -99.  ``decimal``: the sign before the decimals
+    of a text, a point or a comma.  ``of``: the table's column that it is read from, if that has
+    another name than in the schema.
     Errors: InvalidParameter for bounds that are not multiples of ``step``, or not in order.
     """
 
@@ -63,6 +64,7 @@ class Number:
     outside: str = NEAREST
     missing_codes: tuple[Any, ...] = ()
     of: str = field(default="", kw_only=True)
+    decimal: str = field(default=".", kw_only=True)
 
     def __post_init__(self) -> None:
         for name in ("lower", "upper", "step"):
@@ -84,6 +86,7 @@ class Number:
             raise InvalidParameter("Number: over 2^52 steps from 0; choose a larger step")
         _policy(self.missing, "Number.missing", (ERROR, DROP))
         _policy(self.outside, "Number.outside", (NEAREST, ERROR))
+        _policy(self.decimal, "Number.decimal", (".", ","))
         given = _codes_of(self.missing_codes, "Number.missing_codes")
         object.__setattr__(self, "missing_codes", given)
 
@@ -119,6 +122,7 @@ class Number:
         numbers = {k: str(getattr(self, k)) for k in ("lower", "upper", "step")}
         # A policy that is the default is left out: accounts name schemas by their digest.
         policy = {} if self.outside == NEAREST else {"outside": self.outside}
+        policy |= {} if self.decimal == "." else {"decimal": self.decimal}
         policy |= _codes_row(self.missing_codes) | _of_row(self.of)
         return {"kind": "number", **numbers, "missing": self.missing, **policy}
 
@@ -134,6 +138,7 @@ class Period(Number):
     """
 
     step: Fraction = field(default=Fraction(1), init=False)
+    decimal: str = field(default=".", init=False)
     every: str = field(default="", kw_only=True)
     format: str = field(default="", kw_only=True)
 

@@ -205,7 +205,7 @@ def test_a_row_of_nobody_is_refused_in_every_format(
     source = FRAMES[kind](table) if kind in FRAMES else FILES[kind](table, tmp_path / "table")
     number = Number("0", "10")  # type: ignore[arg-type]
     schema = Schema("people", {"age": number}, unit="who", entity="person", rows=1)
-    with pytest.raises(dp.DpauditError, match="column 'who' has no unit in 1 rows"):
+    with pytest.raises(dp.DpauditError, match="column 'who' has no unit in 1 row"):
         Table(schema, source).opened("key").check()
 
 

@@ -295,8 +295,8 @@ BAD = {
     "a column that is missing": ("person,age\n1,2\n", "no column 'sex'"),
     "text for numbers": ("person,age,sex\n1,old,f\n", "holds text where numbers are declared"),
     "a key not in the schema": ("person,age,sex\n1,2,x\n", "a key that is not in the schema in 1"),
-    "rows of nobody": ("person,age,sex\n,2,f\n", "'person' has no unit in 1 rows"),
-    "no value": ("person,age,sex\n1,2,\n", "column 'sex' has no value in 1 rows"),
+    "rows of nobody": ("person,age,sex\n,2,f\n", "'person' has no unit in 1 row"),
+    "no value": ("person,age,sex\n1,2,\n", "column 'sex' has no value in 1 row"),
 }
 
 
@@ -352,7 +352,7 @@ def test_the_operator_alone_is_told_how_many_values_were_changed(unattacked: Pat
     assert told == [
         "not private, for you alone (publish it nowhere): column 'age' has no value (left out) in "
         "2 rows; column 'age' holds values outside its bounds, or between its steps "
-        "(counted as the nearest) in 1 rows"
+        "(counted as the nearest) in 1 row"
     ]
     assert "not private, for" not in found.stdout
     for path in (folder / "out").rglob("*.*"):
@@ -475,7 +475,7 @@ def test_no_value_where_numbers_are_declared_is_refused(quick: Path) -> None:
     (quick / "plan.toml").write_text(PLAN.replace(', missing = "drop"', ""))
     for empty in ("nan", ""):
         (quick / "people.csv").write_text(f"person,age,sex\n1,{empty},f\n2,30,m\n")
-        refused(quick, "column 'age' has no value in 1 rows")
+        refused(quick, "column 'age' has no value in 1 row")
     assert spent(quick) == (0, [])
 
 

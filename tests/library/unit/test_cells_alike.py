@@ -130,7 +130,7 @@ def test_parts_by_the_raw_spelling_would_count_a_unit_often(
 def test_a_missing_unit_is_refused(kind: str, tmp_path: Path) -> None:
     for place, value in enumerate(MISSING):
         data = SOURCES[kind](beside([value, "bob"]), tmp_path / str(place))
-        assert "column 'k' has no unit in 1 rows" in count(UNIT, data, Total("n", (ROWS,)))
+        assert "column 'k' has no unit in 1 row" in count(UNIT, data, Total("n", (ROWS,)))
 
 
 # Schema, cells, total, and the sums that every source gives, or the error.
@@ -200,7 +200,7 @@ def test_floats_with_an_exponent_are_no_texts(value: float) -> None:
     for held in (UNIT, TEXT):
         said = count(held, pd.DataFrame(beside([value, 1.0])), Total("n", (ROWS,)))
         assert "spelled in several ways" in said
-        assert "in 1 rows" in said
+        assert "in 1 row" in said
 
 
 @pytest.mark.parametrize(

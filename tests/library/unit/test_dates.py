@@ -111,7 +111,7 @@ def test_missing_codes_and_bounds_of_dates(tmp_path: Path) -> None:
     assert codes_of(column, typed) == [first + 1]
     for text in ("2026-01-01", "30.02.2026", "1.1.26"):
         path.write_text(f"x\n{text}\n")
-        with pytest.raises(DataRefused, match="text where dates are declared in 1 rows"):
+        with pytest.raises(DataRefused, match="text where dates are declared in 1 row"):
             codes_of(column, path)
     strict = Date("2026-01-01", "2026-01-31", outside="error")
     with pytest.raises(DataRefused, match="values outside its bounds"):

@@ -53,6 +53,19 @@ INCOME: dict[str, tuple[list[Any], list[Any], int]] = {
 }
 
 
+def test_decimal_commas_are_read_where_they_are_declared(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("x\n1,5\n-99\n2,25\n7\n".replace("x\n", "a;x\n").replace("\n", "\n0;")[:-2])
+    column = Number(0, 10, "0.25", "drop", missing_codes=(-99,), decimal=",")
+    assert sum_of(column, path) == (43, 3)
+    with pytest.raises(DataRefused, match=r"text where numbers are declared in 2 rows; .*decimal"):
+        sum_of(Number(0, 10, "0.25", "drop", missing_codes=(-99,)), path)
+    path.write_text("a;x\n0;1.234,5\n0;1.5\n")  # a point groups thousands, or is a mistake
+    with pytest.raises(DataRefused, match="text where numbers are declared in 2 rows"):
+        sum_of(column, path)
+    assert column.row()["decimal"] == ","
+
+
 @pytest.mark.first_case("cells")
 @pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("cells", INCOME)

@@ -117,7 +117,7 @@ def test_rows_without_a_partner_lack_a_value() -> None:
     data, single = pa.table({"town": ["1", "9"]}), TOWNS.slice(0, 2)
     column = Category(REGIONS, of="towns.region")
     made = Schema("people", {"region": column}, joins={"towns": Join(single, {"town": "id"})})
-    with pytest.raises(DataRefused, match="'region' has no value in 1 rows"):
+    with pytest.raises(DataRefused, match="'region' has no value in 1 row"):
         Table(made, data).opened("key").check()
 
 

@@ -112,7 +112,7 @@ def test_errors_in_rows_that_the_filter_leaves_out_stop_nothing() -> None:
     assert table.changes() == {}
     with pytest.raises(DataRefused, match="text where numbers"):
         Table(made, pa.table({**gone, "status": ["active", "active"]})).opened("key").check()
-    with pytest.raises(DataRefused, match="'status' has no value in 1 rows"):
+    with pytest.raises(DataRefused, match="'status' has no value in 1 row"):
         Table(made, pa.table({**gone, "status": ["", "active"]})).opened("key").check()
 
 

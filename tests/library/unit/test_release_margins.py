@@ -375,7 +375,7 @@ def test_steps_of_a_tenth_hold_what_is_written_in_tenths() -> None:
     schema = Schema("t", {"x": Number("-1", "900000", step="0.1", outside="error")})
     values = [0.1, 0.3, 0.1 + 0.2, 899999.9, 123456.7, -0.7]
     Table(schema, pa.table({"x": values})).opened("k").check()
-    with pytest.raises(DataRefused, match="in 1 rows"):
+    with pytest.raises(DataRefused, match="in 1 row"):
         Table(schema, pa.table({"x": [*values, 123456.75]})).opened("k").check()
 
 

@@ -271,7 +271,7 @@ def test_data_that_do_not_fit_are_refused_before_the_charge(change, said, kind) 
 
 def test_text_in_a_csv_where_numbers_are_declared(tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text("person,age,income,sex,town\n1,5,lots,f,x\n")
-    refused(tmp_path / "p.csv", "'income' holds text where numbers are declared in 1 rows")
+    refused(tmp_path / "p.csv", "'income' holds text where numbers are declared in 1 row")
 
 
 @pytest.mark.parametrize(
