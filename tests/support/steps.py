@@ -320,6 +320,19 @@ class Planted(NamedTuple):
 
 
 _CLIPPED = NUMPY[NUMPY.index("        norms = ") : NUMPY.index("        noise = ")]
+_NOISY = NUMPY[NUMPY.index("        norms = ") : NUMPY.index("        update = ")]
+_NORMS = "        norms = np.linalg.norm(gradients, axis=1)\n"
+_SUM = (
+    "        factors = np.minimum(1, c / np.maximum(norms, 1e-12))\n"
+    "        total = (factors[:, None] * gradients).sum(axis=0)\n"
+)
+_NOISE = "        noise = self.rng.normal(0, NOISE * c, gradients.shape[1])\n"
+_OF_CLIP = "        c = CLIP\n"
+_STANDARD = _NORMS + _OF_CLIP + _SUM + _NOISE  # the right lines in the place of _NOISY
+_CLASSES = (
+    "        counts = np.bincount(labels, minlength=2)\n"
+    "        weights = (len(labels) / 2 / np.maximum(counts, 1))[labels]\n"
+)
 _TORCH_CLIPPED = TORCH[TORCH.index("        squares = ") : TORCH.index("        optimizer.step")]
 _SEEDED = "np.random.default_rng(7).normal(0, NOISE * CLIP, total.size)"
 BUGS: dict[str, Planted] = {
@@ -373,6 +386,56 @@ BUGS: dict[str, Planted] = {
     "NumPy: one draw for all parameters": Planted(
         MOMENTUM, "self.rng.standard_normal(self.w.shape)", "self.rng.standard_normal()",
         ("shared_noise",),
+    ),
+    "NumPy: clip and noise of the batch's median norm": Planted(
+        NUMPY, _NOISY,
+        _NORMS + "        c = np.median(norms) if len(norms) else CLIP\n" + _SUM + _NOISE,
+        ("noise_by_records",), "np.median",
+    ),
+    "NumPy: clip of a quantile, of at most CLIP, from 8 records on": Planted(
+        NUMPY, _NOISY,
+        _NORMS + "        c = min(CLIP, np.quantile(norms, 0.5)) if len(norms) > 7 else CLIP\n"
+        + _SUM + _NOISE.replace("* c", "* CLIP"),
+        ("batch_weighted",), "np.quantile",
+    ),
+    "NumPy: clip of the last batch's median norm": Planted(
+        NUMPY, _NOISY,
+        _NORMS + "        c = getattr(self, 'clip', CLIP)\n" + _SUM + _NOISE
+        + "        self.clip = np.median(norms) if len(norms) else c\n",
+        ("noise_by_records",), "np.median",
+    ),
+    "NumPy: gradients over the batch's largest": Planted(
+        NUMPY, _NOISY,
+        _NORMS + "        gradients = CLIP * gradients / norms.max(initial=1e-12)\n"
+        + _OF_CLIP + _SUM + _NOISE,
+        ("batch_weighted",), "norms.max(",
+    ),
+    "NumPy: the batch's mean and deviation": Planted(
+        NUMPY, "        inputs = (features - self.center) / self.width\n",
+        "        few = len(features) < 2\n"
+        "        inputs = features if few else (features - features.mean(0)) / features.std(0)\n",
+        ("batch_weighted",), "features.mean(0)",
+    ),
+    "NumPy: weights of the batch's classes": Planted(
+        NUMPY, _NOISY,
+        _CLASSES + _NORMS + _OF_CLIP + _SUM.replace("* gradients", "* gradients * weights[:, None]")
+        + _NOISE,
+        ("batch_weighted",), "np.bincount",
+    ),
+    "NumPy: gradients less the batch's mean": Planted(
+        NUMPY, _NOISY,
+        "        gradients = gradients - gradients.sum(0) / max(len(gradients), 1)\n" + _STANDARD,
+        ("batch_weighted",), "gradients.sum(0)",
+    ),
+    "NumPy: a batch with a large gradient is skipped": Planted(
+        NUMPY, _NOISY,
+        _NORMS + "        if norms.max(initial=0) > 50:\n            return\n"
+        + _OF_CLIP + _SUM + _NOISE,
+        ("noise_by_records",), "norms.max(",
+    ),
+    "NumPy: at most 64 records of a batch": Planted(
+        NUMPY, _NOISY, "        gradients = gradients[:64]\n" + _STANDARD,
+        ("batch_weighted",), "gradients[:64]",
     ),
     "PyTorch: clip_grad_norm_ of the batch": Planted(
         TORCH, _TORCH_CLIPPED,
@@ -455,6 +518,43 @@ BUGS: dict[str, Planted] = {
     "scikit-learn: noise of the variance": Planted(
         ESTIMATOR, "self.random_.normal(0, NOISE, self.coef_.size)",
         "self.random_.normal(0, NOISE / BATCH, self.coef_.size)", ("small_noise",),
+    ),
+}  # fmt: skip
+
+_OWN = (  # a generator of its own, seeded where the training is made, and random parameters
+    "        self.rng = rng\n        self.weights = np.zeros(self.features.shape[1])\n",
+    "        self.rng = np.random.default_rng(int(rng.integers(2**31)))\n"
+    "        self.weights = 0.1 * rng.normal(size=self.features.shape[1])\n",
+)
+_DROPOUT = "        gradients = gradients * (self.rng.random(gradients.shape) < 0.7)\n"
+_QUANTILE = (
+    _NORMS
+    + "        c = getattr(self, 'clip', CLIP)\n"
+    + _SUM
+    + _NOISE
+    + "        below = (norms <= c).sum() - len(norms) / 2 + 4 * self.rng.standard_normal()\n"
+    "        self.clip = c * np.exp(-0.2 * below / 20)\n"
+)
+# Right steps that look like those in which records depend on each other.
+RIGHT: dict[str, Planted] = {
+    "dropout": Planted(NUMPY, _NOISY, _DROPOUT + _STANDARD, ()),
+    "dropout, of a generator of its own": Planted(
+        NUMPY.replace(*_OWN), _NOISY, _DROPOUT + _STANDARD, ()
+    ),
+    "noise before dropout": Planted(
+        NUMPY, _NOISY, _OF_CLIP + _NOISE + _DROPOUT + _NORMS + _SUM, ()
+    ),
+    "a clip of noisy quantiles": Planted(NUMPY, _NOISY, _QUANTILE, ()),
+    "copies that count once": Planted(
+        NUMPY, _NOISY, "        gradients = np.unique(gradients, axis=0)\n" + _STANDARD, ()
+    ),
+    "a sum that is cut to a ball": Planted(
+        NUMPY, _NOISY,
+        _STANDARD + "        total = total / max(1, np.linalg.norm(total) / (3 * CLIP))\n", (),
+    ),
+    "large records left out": Planted(
+        NUMPY, _NOISY,
+        "        gradients = gradients[np.linalg.norm(gradients, axis=1) < 50]\n" + _STANDARD, (),
     ),
 }  # fmt: skip
 

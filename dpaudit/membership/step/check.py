@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, pairwise, product
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from dpaudit.membership.step.places import (
     NOISES,
     READS,
     SEEDS,
+    STATISTICS,
     SUMS,
     Places,
 )  # fmt: skip
@@ -51,10 +52,14 @@ _SCALES = (1.0, 1e2, 1e4, 1e6)  # of a probe's features
 _PROBED = 2  # records from which probes are made
 _ROUNDING = 1e-3  # of a bound: how far single precision may pass it
 _ALIKE = 0.02  # relative difference of two effects that are the same but for rounding
+_LINKED = 3.5  # deviations of a correlation with the noise: beyond, means are compared instead
 _ONE_DRAW = 0.95  # correlation of two steps whose noise is one
+_TINY = 1e-2  # of a probe's features: a record that moves a step little
+_PAIRED = 18  # records that are added one by one to _QUIET others, to be as many and more
 _CROWD = 100  # copies of one record, to see whether their sum is clipped
 _GROWN = 5.0  # times a hundredfold record moves a step more: no norm bounds it
 _SINGLE = 4e-7  # of a parameter: the rounding of a difference in single precision
+_NOTHING = 1e-200  # squared length of noise that is none, whose logarithm is asked for
 _SAME = 1e-3  # of an update: noise of two seeds differs by more
 _LOADED = 200  # batches that a loader is asked for
 _LOADING = 0.2  # seconds of asking it
@@ -282,8 +287,7 @@ class Check:
             scales = _SCALES if row.features.dtype.kind == "f" else _SCALES[:1]
             for label in self._labels(row):
                 for scale in scales:
-                    features = (row.features * scale).astype(row.features.dtype)
-                    yield Batch(features, label if label is None else self._scaled(label, scale))
+                    yield self._times(row, label, scale)
 
     def _labels(self, row: Batch) -> list[Any]:
         if row.labels is None or self.all.labels is None:
@@ -292,20 +296,25 @@ class Check:
         return [row.labels, *([others[-1:]] if others.size else [])]
 
     @staticmethod
-    def _scaled(label: Any, scale: float) -> Any:
-        return label * scale if label.dtype.kind == "f" else label
+    def _times(row: Batch, label: Any, scale: float) -> Batch:
+        """Records of a multiple of the features, and of the label if it is a number of its own."""
+        features = (row.features * scale).astype(row.features.dtype)
+        real = label is not None and label.dtype.kind == "f"
+        return Batch(features, label * scale if real else label)
+
+    def _updates(self, batches: list[Batch], seed: int = 1) -> FloatArray | None:
+        """Updates with the noise of one seed, (steps, d); None where the program fails."""
+        try:
+            updates = self.observed(batches, seed)
+        except Exception:  # noqa: BLE001 (a program may refuse a record that is far outside)
+            return None
+        return updates if np.isfinite(updates).all() else None
 
     def _effect(self, base: Batch, probe: Batch, seed: int, steps: int = 1) -> FloatArray | None:
         """Updates with the probe less those without, (steps, d); None where the program fails."""
         later = [self.none] * (steps - 1)
-        try:
-            with_it = self.observed([base + probe, *later], seed)
-        except Exception:  # noqa: BLE001 (a program may refuse a record that is far outside)
-            return None
-        if not np.isfinite(with_it).all():
-            return None
-        without = self.observed([base, *later], seed)
-        return with_it - without
+        with_it = self._updates([base + probe, *later], seed)
+        return None if with_it is None else with_it - self.observed([base, *later], seed)
 
     def _effects(self) -> None:
         """Test the largest effect of a probe record against the noise, and then rarer faults."""
@@ -314,19 +323,32 @@ class Check:
         effective = [
             (p, e) for p, e in zip(probes, effects, strict=True) if e is not None and e.any()
         ]
-        if not effective:
+        if effective:
+            self._alone(effective, effects)
+        if not self.faults:
+            self._among_others([probe for probe, _ in effective])
+        if not effective and not self.seen:
             self.notes.append("the effect of a record: no probe moved a step")
-            return
-        if not self._exact(*max(effective, key=lambda pair: self._size(pair[1]))):
-            self._unpaired([probe for probe, _ in effective])
+
+    def _alone(
+        self, effective: list[tuple[Batch, FloatArray]], effects: list[FloatArray | None]
+    ) -> None:
+        """Test a record in a step without others, or with one, and the steps after it."""
+        largest = effective[_last_largest([self._size(effect) for _, effect in effective])][0]
+        moved = self._sampled([self.base + largest, *[self.base] * (_STEPS - 1)])
+        if not self._aligned(moved, 0):
+            self._unpaired(moved, self.noise)
             return
         mus = [self.noise.mu(effect, self.error) for _, effect in effective]
-        worst = int(np.argmax(mus))
-        probe, effect = effective[worst]
+        worst = _last_largest(mus)
+        probe = effective[worst][0]
         if self._exceeds(mus[worst]):
             self._named_excess(probe, effects, [e for _, e in effective], mus[worst])
             return
         if self._reused():
+            return
+        if not all(self._aligned(moved, step) for step in range(1, _STEPS)):
+            self._unpaired(moved, self.noise)
             return
         if self.base is self.none and self._exceeds(mu := self._repeated(probe)):
             self._named_sequence(mu)
@@ -337,8 +359,6 @@ class Check:
                 f"noise of a later step is too small for what a record moves: {self._ratio(mu)}",
                 self.places.noise(),
             )
-            return
-        self._among_others(probe, effect)
 
     def _size(self, effect: FloatArray) -> float:
         return float(np.linalg.norm(effect))
@@ -347,14 +367,17 @@ class Check:
         self.seen.append(mu)
         return mu > self.limit * (1 + _ROUNDING)
 
-    def _exact(self, probe: Batch, effect: FloatArray) -> bool:
-        """Whether the same noise is drawn with the record and without."""
+    def _aligned(self, moved: Noise, step: int) -> bool:
+        """Whether a batch meets the same noise as the base under the same seed, so that it cancels.
+
+        Where it draws other noise, or scales it, the difference goes along with the noise.
+        """
         if not self.paired:
             return False
-        if self.runner.remade:
-            return True  # other initial parameters, and other effects, for another seed
-        again = self._effect(self.base, probe, 2)
-        return again is not None and self._size(again - effect) <= _ALIKE * self._size(effect)
+        count = min(len(moved.samples), len(self.noise.samples))
+        difference = moved.samples[:count, step] - self.noise.samples[:count, step]
+        products = (difference * self.noise.residuals[:count, step]).sum(axis=1)
+        return abs(float(products.sum())) <= _LINKED * float(np.linalg.norm(products))
 
     def _later(self, probe: Batch) -> float:
         """The bound on mu for a record in the last step only, whose noise may not be smaller."""
@@ -372,30 +395,102 @@ class Check:
         effect = self._effect(self.none, probe, 1, _STEPS)
         return 0.0 if effect is None else self.noise.mu(effect, self.error)
 
-    def _among_others(self, probe: Batch, alone: FloatArray) -> None:
-        """Check the record among others: its effect must be the same as alone."""
-        effect = self._effect(self.usual, probe, 1)
-        if effect is None:
-            return
-        mu = self.crowded.mu(effect, self.error)
-        self.seen.append(mu)
-        if mu > self.limit * (1 + _ROUNDING):
-            self._named_crowd(probe, mu)
+    def _among_others(self, effective: list[Batch]) -> None:
+        """Test a record among others: what they add, and the noise, may not depend on it."""
+        largest, found = self.limit * (1 + _ROUNDING), None
+        # Parameters of zeros, as before the first step, may give all records the same loss.
+        for before, (batches, record) in product(([], [self.base]), self._neighbours(effective)):
+            updates = [self._updates([*before, batch]) for batch in batches]
+            for place, (one, more) in enumerate(pairwise(updates)):
+                if one is None or more is None:
+                    break
+                if (mu := self.noise.mu(more - one, self.error)) > largest:
+                    pair = [[*before, batch] for batch in batches[place : place + 2]]
+                    largest, found = mu, (pair, record, one, more)
+        if found is not None:
+            self._dependent(*found)
+
+    def _dependent(
+        self, pair: list[list[Batch]], record: Batch, one: FloatArray, more: FloatArray
+    ) -> None:
+        """Test two sequences of steps, the last with a record more, of which updates are given."""
+        without, moved = map(self._sampled, pair)
+        *before, last = pair[1]
+        step, effect = len(before), more - one
+        turned = self._updates([*before, last.take(slice(None, None, -1))])
+        first, second = (self._updates(batches, 2) for batches in pair)
+        # A record's own draws, as of dropout, change with its place and with the seed.
+        again = [] if turned is None else [turned - one]
+        if first is not None and second is not None:
+            again.append(second - first)
+        exact = any(self._alike(effect_again, effect) for effect_again in again)
+        if not (exact and self._aligned(without, step) and self._aligned(moved, step)):
+            self._unpaired(moved, without, record)
+        elif self._exceeds(mu := without.mu(effect, self.error)):
+            self._named_crowd(record, mu)
+
+    def _alike(self, one: FloatArray, other: FloatArray) -> bool:
+        return self._size(one - other) <= _ALIKE * self._size(other)
+
+    def _neighbours(self, effective: list[Batch]) -> Iterator[tuple[list[Batch], Batch]]:
+        """Batches, each of which holds one record more than the one before, and that record.
+
+        Records of one kind are added to those of another until they are more than half, at which a
+        median, a mean, a largest norm or a class's share of the batch has moved; new records come
+        last or first, as a step may keep only some.
+        """
+        count = self._scaled_count
+        probes = list(self._probes())
+        own, other = probes[-2 * count : -count], probes[-count:]
+        tiny = self._times(own[0], own[0].labels, _TINY)
+        yield [self.base + self.usual.take(slice(0, k)) for k in range(_QUIET)], self.usual
+        for probe in effective:
+            yield [self.usual, self.usual + probe], probe
+        crowd = self._crowd(own[-1])
+        for more in (other[-1] + crowd, crowd + other[-1]):
+            yield [crowd, more], other[-1]
+        for first, later in ((tiny, other[-1]), (own[-2:][0], other[-1]), (other[-1], own[0])):
+            base = first.take(np.zeros(_QUIET, dtype=np.intp))
+            added = [later.take(np.zeros(k, dtype=np.intp)) for k in range(_PAIRED)]
+            yield [base + more for more in added], later
+            yield [more + base for more in added], later
 
     def _named_crowd(self, probe: Batch, mu: float) -> None:
         if any(fault.kind in ("noise_by_count", "batch_norm") for fault in self.faults):
             return
         line = self.places.clip(after=True)
-        if self._whole(probe):
-            words = (
-                "what a record adds depends on the others, as where the batch's gradient is "
-                "clipped and not each record's"
+        ran = self.places.ran([self.usual + probe])
+        depends = "what a record adds depends on"
+        if self._twice():
+            self.add(
+                "batch_weighted",
+                f"{depends} the others, as where a batch is weighted, scaled or cut by numbers of "
+                f"its own: {self._ratio(mu)}",
+                named(ran, *STATISTICS) or line,
             )
-            self.add("batch_clipped", f"{words}: {self._ratio(mu)}", line)
             return
-        words = "what a record adds depends on how many others there are, and the noise does not"
-        counted = named(self.places.ran([self.usual + probe]), *COUNTS)
-        self.add("divided_by_count", f"{words}: {self._ratio(mu)}", counted or line)
+        counted = named(ran, *COUNTS)
+        if self._whole(probe) or named(ran, *COUNTS[:-1]) is None:
+            self.add(
+                "batch_clipped",
+                f"{depends} the others, as where the batch's gradient is clipped and not each "
+                f"record's: {self._ratio(mu)}",
+                line,
+            )
+            return
+        self.add(
+            "divided_by_count",
+            f"{depends} how many others there are, and the noise does not: {self._ratio(mu)}",
+            counted or line,
+        )
+
+    def _twice(self) -> bool:
+        """Whether twice the records add twice as much: neither count nor sum matters."""
+        once, twice = (self.observed([k], 1)[0] for k in (self.usual, self.usual + self.usual))
+        silence = self.observed([self.base], 1)[0]
+        extra = len(self.base) * (once - silence) / max(len(self.usual) - len(self.base), 1)
+        once, twice = once - silence + extra, twice - silence + extra
+        return self._alike(twice, 2 * once)
 
     def _whole(self, probe: Batch) -> bool:
         """Whether the sum is clipped: a huge record takes the place of others, or many saturate."""
@@ -409,7 +504,7 @@ class Check:
             if _cosine(huge, alone) > 1 - 1e-4 and _cosine(huge, others) < 1 - 1e-4:
                 return True
         many, alone = (self.observed([b], 1)[0] - silence for b in (self._crowd(probe), probe))
-        grown = self._size(many) / self._size(alone)
+        grown = self._size(many) / max(self._size(alone), _NOTHING)
         return bool(_CROWD**0.1 < grown < (1 - _ALIKE) * _CROWD)
 
     @staticmethod
@@ -466,7 +561,7 @@ class Check:
             more = self._effect(base, probe, 1)
             if effect is None or more is None:
                 continue
-            if self._size(effect - more) > _ALIKE * self._size(effect):
+            if not self._alike(more, effect):
                 return True
         return False
 
@@ -548,27 +643,43 @@ class Check:
             named(self.places.ran([self.usual]), *SUMS),
         )
 
-    def _unpaired(self, probes: list[Batch]) -> None:
-        """Effects where each run draws other noise: from means, with a bound of their own."""
-        repeats = len(self.noise.residuals)
-        base = np.stack([self.observed([self.base], 5_000 + k)[0] for k in range(repeats)])
-        worst = 0.0
-        tried = probes[-2:]
-        for probe in tried:
-            moved = np.stack(
-                [self.observed([self.base + probe], 9_000 + k)[0] for k in range(repeats)]
-            )
-            worst = max(worst, _projected(moved - base, self.error / len(tried)))
-        if self._exceeds(worst):
+    def _unpaired(self, moved: Noise, without: Noise, crowded: Batch | None = None) -> None:
+        """Effects where each run draws other noise: on means, and on the size of the noise.
+
+        ``crowded``: the record, where it is one of several.
+        """
+        count = min(len(moved.samples), len(without.samples))
+        # Runs of unlike seeds, so that the differences are those of independent runs.
+        pairs = moved.samples[:count], np.roll(without.samples[:count], 1, axis=0)
+        mean = _projected((pairs[0] - pairs[1]).reshape(count, -1), self.error)
+        sizes = [
+            np.log(np.square(part - part.mean(axis=0)).sum(axis=2).clip(min=_NOTHING))
+            for part in pairs
+        ]
+        changes = (sizes[0] - sizes[1]).T[..., None]
+        scale = max(_projected(change, self.error / _STEPS) for change in changes)
+        if self._exceeds(scale):
             self.add(
-                "small_noise",
-                f"noise is too small for what a record moves: {self._ratio(worst)}",
-                self.places.noise() or self.places.clip(),
+                "noise_by_records",
+                "how much noise is added depends on the records, as where it follows their norms: "
+                f"{self._ratio(scale)}",
+                named(self.places.ran([self.usual]), *STATISTICS) or self.places.noise(),
             )
-        self.notes.append(
+        elif self._exceeds(mean):
+            if crowded is not None:
+                self._named_crowd(crowded, mean)
+            else:
+                self.add(
+                    "small_noise",
+                    f"noise is too small for what a record moves: {self._ratio(mean)}",
+                    self.places.noise() or self.places.clip(),
+                )
+        words = (
             "effects are means of runs with different noise, which are less sharp: noise does not "
             "follow the seed, or the records decide how much is drawn"
         )
+        if words not in self.notes:
+            self.notes.append(words)
 
     # --- what lies outside of the batch ----------------------------------------------------------
 
@@ -696,6 +807,12 @@ def _jointly(sizes: FloatArray) -> bool:
     totals = np.linalg.norm(sizes, axis=1)
     shares = sizes[totals > 0.99 * totals.max()] / totals.max()
     return bool((shares.max(axis=0) - shares.min(axis=0)).max() > 0.05)
+
+
+def _last_largest(values: list[float]) -> int:
+    """The place of the last value that is the largest but for rounding: of the longest record."""
+    least = (1 - _ALIKE) * max(values)
+    return max(place for place, value in enumerate(values) if value >= least)
 
 
 def _cosine(one: FloatArray, other: FloatArray) -> float:

@@ -33,8 +33,12 @@ _GROUPING = 1e-6  # error at which blocks are said to have different noise
 
 @dataclass(frozen=True)
 class Noise:
-    """Residuals (repeats, T, d) of steps on the same records, in groups of equal variance."""
+    """Samples (repeats, T, d) of steps on the same records, in groups of equal variance.
 
+    ``residuals``: samples less their mean, of the variance of one sample.
+    """
+
+    samples: FloatArray
     residuals: FloatArray
     groups: tuple[Indices, ...]
     silent: BoolArray  # (d,), whether a coordinate has no noise in the first step
@@ -47,7 +51,7 @@ class Noise:
         silent = deviations <= ZERO * deviations.max(initial=0.0)
         blocks = [np.arange(span.start, span.stop)[~silent[span]] for span in spans]
         blocks = [block for block in blocks if block.size]
-        return cls(residuals, tuple(_grouped(residuals[:, 0], blocks)), silent)
+        return cls(samples, residuals, tuple(_grouped(residuals[:, 0], blocks)), silent)
 
     def last(self, spans: Sequence[slice]) -> Noise:
         """The noise of the last step alone."""

@@ -40,6 +40,12 @@ READS = (
     r"|quantile|percentile|median|ptp)|torch\.(mean|std|unique|bincount)|unique|quantile",
     r"records|data|features|labels",
 )
+# Patterns of lines that compute a number from all records of a batch.
+STATISTICS = (
+    r"median|quantile|percentile|bincount|unique|\w\[:\s*\w+\]",
+    r"\.(max|min|mean|std|var)\(|\b(max|min|mean|amax)\(|\bif ",
+    r"norm\(",
+)
 # Patterns of lines that draw a batch.
 BATCHES = (
     r"make_private|poisson_sampling",

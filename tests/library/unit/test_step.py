@@ -19,7 +19,17 @@ from dpaudit.membership.step import drawn as draws
 from dpaudit.membership.step.lines import Line, named
 from dpaudit.membership.step.noise import Noise
 from dpaudit.membership.step.result import StepAudit
-from tests.support.steps import BUGS, NOISE, RATE, Planted, data_of, library, records, written
+from tests.support.steps import (
+    BUGS,
+    NOISE,
+    RATE,
+    RIGHT,
+    Planted,
+    data_of,
+    library,
+    records,
+    written,
+)
 
 
 def audited(make: Callable[..., Any], planted: Planted, seed: int = 0) -> StepAudit:
@@ -52,6 +62,42 @@ def test_a_planted_bug_is_named_with_its_line_and_its_right_twin_is_not(
     assert not twin.faults, str(twin)
     assert twin.verdict is dp.Verdict.INCONCLUSIVE
     assert found.verdict is dp.Verdict.ALARM
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_steps_of_noise_that_moves_and_of_batches_that_are_cut_are_left_alone(
+    name: str, tmp_path: Path
+) -> None:
+    """Each is called wrong with probability 1e-4."""
+    right, _ = written(RIGHT[name], tmp_path, right=False)
+    assert not audited(right, RIGHT[name]).faults
+
+
+@pytest.mark.parametrize("name", ["dropout", "dropout, of a generator of its own"])
+def test_noise_that_is_taken_for_the_same_calls_right_steps_wrong(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen to fail: without the comparison with the noise, other noise is a record's effect."""
+    right, _ = written(RIGHT[name], tmp_path, right=False)
+    monkeypatch.setattr(checks.Check, "_aligned", lambda *_: True)
+    assert audited(right, RIGHT[name]).faults
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "NumPy: clip of a quantile, of at most CLIP, from 8 records on",
+        "NumPy: weights of the batch's classes",
+        "NumPy: at most 64 records of a batch",
+    ],
+)
+def test_a_record_alone_does_not_show_that_batches_matter(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen to fail: without batches that grow record by record these bugs are missed."""
+    wrong, _ = written(BUGS[name], tmp_path, right=False)
+    monkeypatch.setattr(checks.Check, "_neighbours", lambda *_: [])
+    assert not audited(wrong, BUGS[name]).faults
 
 
 # --- the number behind the check -----------------------------------------------------------------
