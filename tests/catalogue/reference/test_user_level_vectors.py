@@ -161,6 +161,7 @@ def test_independent_slots_by_exact_sums() -> None:
     assert math.log((one - 1e-10) / two) > 9.13
 
 
+@pytest.mark.long_cases("667-0.15894")
 @pytest.mark.parametrize(("outliers", "passes"), [(664, 0.99940), (667, 0.15894)])
 def test_one_round_of_independent_slots(outliers: int, passes: float) -> None:
     assert survival(*slots(outliers), 1) == pytest.approx(passes, abs=3e-4)
@@ -247,7 +248,12 @@ def checks() -> Iterator[Any]:
             yield pytest.param(mechanism, k, id=name, marks=long)
 
 
-@pytest.mark.long_cases("winsorized_mean_dpsgd-0-ApproxDP")
+@pytest.mark.long_cases(
+    "winsorized_mean_dpsgd-0-ApproxDP",
+    "user_level_accelerated_sgd_paper-1-ApproxDP",
+    "user_level_accelerated_sgd_sampled_tests-0-ApproxDP",
+    "user_level_phased_erm_sampled_tests-0-ApproxDP",
+)
 @pytest.mark.parametrize(("mechanism", "k"), list(checks()))
 def test_claims_are_what_the_catalogue_expects(mechanism: Mechanism, k: int) -> None:
     found = mechanism.claims[k].check(mechanism.declaration, mechanism.scope).outcome

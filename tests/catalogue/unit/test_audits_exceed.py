@@ -181,6 +181,9 @@ def extremes(records: Records) -> Iterator[Records]:
     yield Records(1e9 * records.values, records.present)
 
 
+@pytest.mark.long_cases(
+    "dp_sgd gradient mean", "dp_srm gradient mean", "winsorized_mean_dpsgd mean mean"
+)
 @pytest.mark.parametrize("at", BOUNDED, ids=" ".join)
 def test_no_record_exceeds_a_bounded_clip_by_more(
     at: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch

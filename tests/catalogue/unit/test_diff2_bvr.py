@@ -205,6 +205,7 @@ def setting_5_2(sigma_3: Any = Fraction("1.461675"), noise: Noise | None = None)
     )
 
 
+@pytest.mark.quality
 def test_the_two_sided_profile_of_the_spec_s_setting() -> None:
     """[1.5575, 1.5751], where the Renyi route says 2.456."""
     opened = account(setting_5_2().declaration(SCOPE), SCOPE)

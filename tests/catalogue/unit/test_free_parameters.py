@@ -111,6 +111,7 @@ def cases() -> Iterator[Any]:
             yield pytest.param(mechanism, shape, parameter, id=name, marks=marks)
 
 
+@pytest.mark.long_cases("localized_accelerated_dp_sgd-ridge", "diff2_bvr_local_sgd-local_steps")
 @pytest.mark.first_case("parameter", by=lambda parameter: parameter.name)
 @pytest.mark.parametrize(("mechanism", "shape", "parameter"), list(cases()))
 def test_a_parameter_costs_what_it_states(

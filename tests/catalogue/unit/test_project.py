@@ -252,6 +252,7 @@ def test_a_planted_bug_is_a_target(scratch: Path) -> None:
         assert target.suite is target.project.broken.suites["noisy_mean.wrong_suite"]
 
 
+@pytest.mark.long_cases("catalogue:noisy_meam-no mechanism 'noisy_meam'")
 @pytest.mark.parametrize(
     ("target", "part"),
     [

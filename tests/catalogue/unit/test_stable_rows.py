@@ -146,7 +146,9 @@ def test_a_bottom_is_counted() -> None:
     assert shares == [0.5, 0.5]
 
 
-@pytest.mark.long_cases("strongly_convex_erm_rows", "stable_phased_erm_rows")
+@pytest.mark.long_cases(
+    "strongly_convex_erm_rows", "stable_phased_erm_rows", "strongly_convex_sco_rows"
+)
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_claims_are_what_the_account_says(name: str) -> None:
     """Both hold, and what the checker confirms too is at most a tenth above the account."""

@@ -99,7 +99,14 @@ def test_each_is_certified_and_verified(mechanism: dp.Mechanism, suite: dp.Suite
 
 
 @pytest.mark.first_case("suite", by=lambda suite: suite.mechanism)
-@pytest.mark.long_cases("all_records_of_a_user")
+@pytest.mark.long_cases(
+    "all_records_of_a_user",
+    "clean_moments",
+    "whole_counts",
+    "largest_layer",
+    "noise_for_a_record",
+    "one_coin_for_all_turns",
+)
 @pytest.mark.parametrize("suite", BROKEN, ids=[suite.bug for suite in BROKEN])
 def test_planted_bugs_are_found(suite: dp.Suite) -> None:
     trials = TRIALS[suite.mechanism]

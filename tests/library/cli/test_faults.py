@@ -1,8 +1,8 @@
 """Each command that writes, on a disk that fails or with a kill at each of its system calls.
 
 Nothing lost, nothing twice, nothing half: see ``tests/faults`` for the faults, and
-``tests/support/faults/commands.py`` for what has to hold.  A part of the calls is in ``make
-test``, all of them are in ``make quality``.
+``tests/support/faults/commands.py`` for what has to hold.  All of the calls are in
+``make quality``.
 """
 
 from __future__ import annotations
@@ -12,29 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.faults import Disk
-from tests.support.faults.commands import COMMANDS, Trial, trial, unseen
+from tests.support.faults.commands import COMMANDS, trial, unseen
 
 pytest.importorskip("sqlalchemy")
 pytest.importorskip("cryptography")
-SOME = 5  # faults of a command in `make test`: each way of going wrong once
-
-
-def few(one: Trial) -> None:
-    faults = one.faults()
-    step = len(faults) // SOME | 1  # odd, so that all ways of going wrong are met
-    for at, how in faults[::step]:
-        one.fault(at, how)
-
-
-@pytest.mark.long_cases("ledger charge")
-@pytest.mark.first_case
-@pytest.mark.parametrize("name", ["ledger charge", "sign"])
-def test_some_faults_of_a_command(name: str, tmp_path: Path) -> None:
-    with trial(tmp_path / "bench", name) as one:
-        few(one)
-        one.power(len(one.calls))
-        assert one.problems == []
-        assert one.counts["faults"] >= SOME
 
 
 @pytest.mark.quality

@@ -62,6 +62,7 @@ def test_the_same_seed_gives_the_same_bytes(project: Path) -> None:
     assert certificate["reproduce"]["command"] == "dpaudit certify held --seed 11 --trials 2200"
 
 
+@pytest.mark.quality
 def test_json_is_all_there_is_on_standard_output(project: Path) -> None:
     child = call(
         "audit", "held", "--seed", "1", "--trials", "300", "--jobs", "2", "--json", cwd=project

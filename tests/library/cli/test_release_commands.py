@@ -98,6 +98,7 @@ def deviations(table: Any) -> tuple[float, float]:
     return float(rows[0]), float(rows[1])
 
 
+@pytest.mark.long_cases("rho = 0.05", "mu = 0.3")
 @pytest.mark.parametrize("budget", ["epsilon = 1\ndelta = 1e-6", "rho = 0.05", "mu = 0.3"])
 def test_the_measures_of_a_plan_are_those_of_its_printed_noise(folder: Path, budget: str) -> None:
     """One person moves the first count by 1, and one cell of the second by up to 2 (rows = 2).

@@ -39,6 +39,7 @@ def false_bounds() -> list[str]:
     return [text for text in found if text.split(": ")[1] in ("below", "upside down")]
 
 
+@pytest.mark.quality
 def test_without_domains_the_invariants_let_no_false_bound_pass() -> None:
     """The accountant's and the checker's, each on its own."""
     assert false_bounds() == []

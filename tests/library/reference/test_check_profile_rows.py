@@ -63,7 +63,9 @@ ROWS: dict[str, tuple[Pair, Fraction, float, tuple[float, float]]] = {
 }
 
 
-@pytest.mark.long_cases("sgd, delta 1e-20", "long sgd")
+@pytest.mark.long_cases(
+    "sgd, delta 1e-20", "long sgd", "sgd", "sgd, added", "a batch", "a batch, one-sided"
+)
 @pytest.mark.parametrize("name", ROWS)
 def test_the_rows_of_the_accountant_are_confirmed(name: str) -> None:
     pair, delta, width, (low, high) = ROWS[name]

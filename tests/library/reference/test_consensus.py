@@ -159,6 +159,7 @@ def test_a_count_that_is_dropped_is_found(times: int) -> None:
 # --- sound delegation ----------------------------------------------------------------------------
 
 
+@pytest.mark.long_cases("pld-add_remove")
 @pytest.mark.first_case("backend")
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE])
 @pytest.mark.parametrize("backend", Backend)
@@ -219,6 +220,7 @@ def test_independent_routes_agree(node: Node, scope: Scope, delta: str) -> None:
     assert float(by_name["profile"].upper) <= closest * (1 + 1e-3) + 1e-3
 
 
+@pytest.mark.long_cases("1e-2-mu1", "1e-5-mu1")
 @pytest.mark.parametrize("mu", [Fraction(1, 10), Fraction(1)])
 @pytest.mark.parametrize("delta", ["1e-2", "1e-5", "1e-9"])
 def test_its_intervals_hold_the_closed_form(mu: Fraction, delta: str) -> None:

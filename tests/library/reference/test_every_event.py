@@ -97,6 +97,7 @@ def theirs(event: Any, adjacency: Adjacency, delta: float) -> float | None:
     return min((float(each.get_epsilon(delta)) for each in found), default=None)
 
 
+@pytest.mark.long_cases("event8-0.001-add_remove", "event9-0.001-add_remove")
 @pytest.mark.first_case("event")
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize(("event", "slack"), COMPARED)

@@ -161,7 +161,7 @@ BOTH = [
 ]
 
 
-@pytest.mark.long_cases("3-delta1")
+@pytest.mark.long_cases("3-delta1", "4-delta1")
 @pytest.mark.parametrize(
     "delta", [pytest.param(Fraction(1, 100), marks=pytest.mark.quality), DELTA]
 )

@@ -152,6 +152,7 @@ def meeting(strategy: Any, rounds: int, groups: int, rate: Any, z: Any = 1) -> C
 MEET = meeting("tree", 4, 2, F(1, 3))
 
 
+@pytest.mark.long_cases("tree0", "tree2")
 @pytest.mark.parametrize(
     "node",
     [

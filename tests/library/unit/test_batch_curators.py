@@ -351,6 +351,7 @@ def test_batches_as_declared_are_not_flagged(name: str) -> None:
     assert any(f.check == CHECK for f in found.findings) == (name != "cyclic")
 
 
+@pytest.mark.long_cases("kept-SameBatch", "kept-NewEachVisit")
 @pytest.mark.parametrize(("name", "bug"), BUGS)
 def test_batches_drawn_otherwise_are_found(name: str, bug: type[Drawer]) -> None:
     of, suite = suite_of(name, 6, kernels={type(NODES[name]): bug})

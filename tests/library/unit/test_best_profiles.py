@@ -144,6 +144,7 @@ SAMPLED = Mixed(Normal(F(1, 2)), F(1, 2))
 COMPOSED = product([(SAMPLED, F(1)), (Mixed(Normal(F(1, 10**6)), F(1, 2)), F(1))])
 
 
+@pytest.mark.long_cases("<lambda>1")
 @pytest.mark.parametrize(
     "of", [lambda run: Best(run, F(1, 10), F(2)), lambda run: BestOfPoisson(run, F(9))]
 )
@@ -158,6 +159,7 @@ def test_composed_runs_are_as_the_one_that_tells_all(of: Callable[[Pair], Pair])
         assert closed <= composed < closed * F(105, 100)
 
 
+@pytest.mark.quality
 def test_no_ranking_by_loss_of_composed_runs_is_above_their_bound() -> None:
     """Two sampled releases ranked by their joint loss: masses of a grid of outcomes, no pair."""
     gamma, (mu, rate) = 0.1, (0.5, 0.5)

@@ -49,6 +49,7 @@ def audit(mechanism: Any, claim: Any = PureDP(1), **others: Any) -> FunctionAudi
     return audit_function(mechanism, d0, d1, claim=claim, **given)
 
 
+@pytest.mark.long_cases("<lambda>-claim3", "<lambda>-claim4", "<lambda>-claim5")
 @pytest.mark.parametrize(
     ("mechanism", "claim"),
     [

@@ -66,6 +66,7 @@ def adaptive(d: float, rng: Generator, size: int) -> Any:
     return np.stack([first, second], axis=1)
 
 
+@pytest.mark.long_cases("each_trial-affine", "adaptive-monotone")
 @pytest.mark.parametrize(
     ("mechanism", "solved_as"),
     [

@@ -24,6 +24,7 @@ def samples(mu: float, trials: int, seed: int, scale: float = 1.0) -> tuple[Any,
     return scale * rng.normal(mu, 1, trials), scale * rng.normal(0, 1, trials)
 
 
+@pytest.mark.long_cases("40.0")
 @pytest.mark.parametrize("scale", [1.0, 40.0])
 def test_means_show_what_no_threshold_can(scale: float) -> None:
     """rho = 1/2, claimed 0.4: the best event shows 0.33 or less, 2 / pi of it."""

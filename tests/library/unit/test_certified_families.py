@@ -54,6 +54,7 @@ CASES: dict[str, tuple[Node, tuple[str, str], Any]] = {
 }
 
 
+@pytest.mark.long_cases("shuffled", "search by divergences")
 @pytest.mark.parametrize("name", CASES)
 def test_the_checker_accepts_the_certificate_and_no_other_theorem_s(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -65,6 +65,9 @@ LOOSE: dict[str, Change] = {
 }  # fmt: skip
 
 
+@pytest.mark.long_cases(
+    "point 2 of the attack's curve", "its text names no kind", "its text is of another kind"
+)
 @pytest.mark.parametrize("message", LOOSE)
 def test_each_part_is_asked_for(message: str) -> None:
     assert message in rejected(held(), LOOSE[message])

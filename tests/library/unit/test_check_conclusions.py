@@ -211,6 +211,7 @@ ORDERED = [
 ]
 
 
+@pytest.mark.long_cases("Concentrated")
 @pytest.mark.parametrize(("more", "less"), ORDERED, ids=[type(m).__name__ for m, _ in ORDERED])
 def test_what_dominates_has_the_larger_profile(more: Any, less: Any) -> None:
     """The accountant's numerics, of which the checker knows nothing, agree in both directions."""

@@ -342,7 +342,7 @@ def lower(predicate: Json, number: int, key: str) -> None:
         bound.update({key: new} if bound.get(key) == old else {})
 
 
-@pytest.mark.long_cases("batches")
+@pytest.mark.long_cases("batches", "concentrated")
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.quality] * (n == "sampled")) for n in CASES]
 )

@@ -132,7 +132,7 @@ def neighbours(value: Any) -> list[Any]:
     return list(dict.fromkeys(changed))
 
 
-SHARES = 16
+SHARES = 48
 OTHER = [pytest.param(share, marks=pytest.mark.quality) for share in range(1, SHARES)]
 
 
@@ -141,7 +141,7 @@ OTHER = [pytest.param(share, marks=pytest.mark.quality) for share in range(1, SH
 def test_no_value_can_be_changed(name: str, share: int) -> None:
     """Every leaf that is not listed as trusted, to neighbouring values, with new digests.
 
-    A share is every sixteenth leaf; `make quality` changes the others.
+    A share is every forty-eighth leaf; `make quality` changes the others.
     """
     certificate = copy.deepcopy(getattr(bench, name)())
     predicate, own = certificate["predicate"], certificate["subject"][0]["digest"]

@@ -178,6 +178,7 @@ def accounted(node: Node, epsilon: str, scope: Scope = SCOPE) -> float:
 SIDES = {accounted: (profile_module, event_rules), checked: (composed_theorem, event_theorem)}
 
 
+@pytest.mark.long_cases("a partition chosen by a count-accounted")
 @pytest.mark.first_case("upper")
 @pytest.mark.parametrize("upper", SIDES)
 @pytest.mark.parametrize("name", NODES)

@@ -200,6 +200,7 @@ def test_claims_of_renyi_privacy(guarantee: Node, node: Node, outcome: str) -> N
     assert (checked.saturating != "") == (outcome == "refuted")
 
 
+@pytest.mark.long_cases("guarantee8-node8-ranges8-unproved")
 @pytest.mark.parametrize(
     ("guarantee", "node", "ranges", "outcome"),
     [

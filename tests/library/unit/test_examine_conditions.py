@@ -19,6 +19,7 @@ import pytest
 import dpaudit as dp
 from dpaudit.audit.examine import examination, examine, outcomes
 from dpaudit.audit.examine.examination import MOVED
+from dpaudit.audit.examine.instants import instants_of
 from dpaudit.audit.examine.search import Search
 from dpaudit.certificate.evidence import examination_row
 from dpaudit.check.reach import gaps
@@ -146,8 +147,7 @@ def turned_clock(rows: Any, weight: float) -> Any:
     return hours
 
 
-@pytest.mark.long("one examination, whose last stages meet it")
-@pytest.mark.first_case
+@pytest.mark.quality
 @pytest.mark.parametrize("weight", [20, 1])
 def test_an_hour_that_a_clock_leaves_out_is_met(
     weight: float, monkeypatch: pytest.MonkeyPatch
@@ -160,7 +160,15 @@ def test_an_hour_that_a_clock_leaves_out_is_met(
     assert not broken(hours, first=True)
 
 
-@pytest.mark.long("one examination, with a scan of whole numbers")
+def test_hours_at_which_clocks_turn_are_tried_by_code_with_dates_alone() -> None:
+    spring = datetime(2024, 3, 31, 1, tzinfo=UTC).timestamp()
+    tried = {*instants_of([turned_clock])}
+    assert {(spring,), (1_000 * spring,), (spring - 1_800, spring + 1_800)} <= tried
+    # A leap day: as seconds, and as days since 1970 and since the year 1.
+    assert {(1_709_164_800.0,), (19_782.0,), (738_945.0,), (20_240_229.0,)} <= tried
+    assert {*instants_of([conjunction])} == set()
+
+
 def test_a_handler_that_never_ran_is_a_condition(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examination, "aimed", lambda *given: {})
     program = mechanism("counts", Counts(lambda rows: handled(rows, 20)), "zero_out")

@@ -72,6 +72,7 @@ def misses(plan: Plan, draws: int) -> dict[str, int]:
     return {name: int(counts.max()) for name, counts in missed.items()}
 
 
+@pytest.mark.long_cases("delta")
 @pytest.mark.parametrize("budget", [PureDP(2), ApproxDP(2, "1e-6")], ids=["pure", "delta"])
 def test_margins_of_estimates_hold(budget: Any) -> None:
     """100 draws of a cell miss more often than this with a probability of 1e-7."""

@@ -53,6 +53,7 @@ def test_the_largest_of_numbers_beyond_comparison_is_no_less_than_either() -> No
     assert maximum([F(1), F(2)]) == 2
 
 
+@pytest.mark.long_cases("discrete")
 @pytest.mark.parametrize(
     "node",
     [

@@ -48,6 +48,7 @@ def totals(path: Path, own: Schema) -> list[tuple[int, ...]]:
     return list(terms)  # type: ignore[arg-type]
 
 
+@pytest.mark.long_cases(".parquet")
 def test_all_files_are_one_table_in_which_a_unit_is_bounded(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

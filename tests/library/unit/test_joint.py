@@ -113,6 +113,7 @@ def test_against_the_exact_tests_of_scipy() -> None:
     )
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("seen", "region"),
     [
@@ -304,6 +305,7 @@ def test_bounds_invert_the_test() -> None:
             assert region_p_value(*seen, family(bound * 1.05), trim=5e-4) > ERROR
 
 
+@pytest.mark.long_cases("8")
 @pytest.mark.parametrize("trials", [1, 2, 8])
 def test_errors_of_bounds_by_enumeration(trials: int) -> None:
     """Not sampled: P(bound > truth) over all outcomes, at four true claims on their edges."""

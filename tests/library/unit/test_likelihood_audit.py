@@ -300,6 +300,7 @@ def test_a_share_is_that_of_the_accounted_bound(certificate: Any) -> None:
     assert share_of(pure, {"measure": "approx_dp", "epsilon": "1", "delta": "0.1"}) == ""
 
 
+@pytest.mark.long_cases("de", "fr")
 @pytest.mark.parametrize("language", ["en", "de", "fr"])
 def test_the_figure_shows_the_band(certificate: Any, language: str) -> None:
     """In words for who cannot see it, too; without a band there is none."""

@@ -640,6 +640,7 @@ def test_the_answers_of_a_country_are_counted_in_seconds(population: int) -> Non
         assert most < 2**28
 
 
+@pytest.mark.long_cases("4")
 @pytest.mark.parametrize("rounds", [1, 4])
 def test_the_checker_refuses_a_lower_end_of_counts_that_is_too_high(
     rounds: int, monkeypatch: pytest.MonkeyPatch
@@ -799,6 +800,7 @@ def of_near_points(side: int, rng: np.random.Generator, trials: int) -> np.ndarr
     return np.where((first[:, 0] * side > other[:, 0] * side)[:, None], first, other)
 
 
+@pytest.mark.long_cases("columns")
 @pytest.mark.parametrize(
     ("right", "wrong", "values"),
     [(of_columns, of_two_columns, (1, 2)), (of_points, of_near_points, (1, -1))],

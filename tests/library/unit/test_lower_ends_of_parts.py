@@ -129,6 +129,7 @@ TUNED = TunedPoisson(dp.Gaussian("h", 10), 100)
 GAUSSIAN = dp.Gaussian("g", 1)
 
 
+@pytest.mark.quality
 def test_a_search_beside_a_gaussian_leaves_what_that_reaches() -> None:
     """Against the Gaussian's own curve."""
 
@@ -166,6 +167,7 @@ def test_releases_without_a_pair_that_is_reached_are_left_out(
 # --- one run, one round ---------------------------------------------------------------------------
 
 
+@pytest.mark.long_cases("0")
 @pytest.mark.parametrize("shape", ["0", "1"])
 def test_a_search_reaches_what_one_run_does(shape: str) -> None:
     """Where all scores are equal the best run is any run."""

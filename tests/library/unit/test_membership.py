@@ -614,6 +614,7 @@ def test_parameters_that_nobody_shows_are_refused_after_the_first_model() -> Non
     Study(shown, numbered(20), 8, released="parameters").run(attacks="loss")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("noisy", [False, True])
 def test_what_scores_hide_and_a_returned_model_shows_is_refuted_by_default(noisy: bool) -> None:
     """A state is returned beside the weights, of sums without noise; no score depends on it."""

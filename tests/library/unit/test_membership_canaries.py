@@ -647,6 +647,7 @@ SHOWN_BY = {
 }
 
 
+@pytest.mark.long_cases("private outliers are dropped", "clipped by value")
 @pytest.mark.parametrize("name", SHOWN_BY)
 def test_records_and_corners_show_what_others_hide(name: str) -> None:
     """Nats that 128 models tell of a single coin, of 0.69: of a bug, its twin, other canaries."""

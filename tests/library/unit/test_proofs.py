@@ -164,6 +164,7 @@ def test_stable_releases_rest_on_the_gaussian_alone() -> None:
     assert kernel_reads(proof) == {"claim_1": ("gaussian_is_gdp",)}
 
 
+@pytest.mark.quality
 def test_releases_behind_thresholds_share_epsilon_as_these_cost() -> None:
     """Three of 0.3 and 0.5 twice: shares of 3 and 5 in 13, and deltas that leave some to spare."""
     text = written(made(SEVERAL, dp.ApproxDP("2.6", "0.25"), adjacency="replace_one")).text
@@ -286,6 +287,7 @@ ALGEBRAIC = [
 ]
 
 
+@pytest.mark.quality
 @needs_coq
 @pytest.mark.parametrize(
     ("noise", "rho"),
@@ -346,6 +348,7 @@ def test_a_rule_that_gives_a_tenth_less_is_refused(
         accepted(proof.text, proof.claims)
 
 
+@pytest.mark.long_cases("100%Z-101%Z")
 @needs_coq
 @pytest.mark.parametrize(
     ("old", "new"),

@@ -53,6 +53,7 @@ def assumed(folder: Path) -> dict[str, dict[str, str]]:
     return {row["id"]: row for row in json.loads(file.read_text())["predicate"]["assumptions"]}
 
 
+@pytest.mark.long_cases("SELECT person, max(cost) OVER () AS cost FROM bills")
 @pytest.mark.parametrize("query", [WINDOW, FAN_OUT])
 def test_one_person_moves_what_such_a_relation_gives_by_more_than_the_noise_is_for(
     query: str,

@@ -128,6 +128,16 @@ def test_every_query_has_its_limits_tried() -> None:
     assert set(SIZED) | UNSIZED == set(QUERIES) | {Program.query}
 
 
+@pytest.mark.long_cases(
+    "sum, bounds.share",
+    "mean, bounds.share",
+    "variance",
+    "quantiles",
+    "unit_rows",
+    "pairs",
+    "top",
+    "regression",
+)
 @pytest.mark.parametrize("query", SIZED)
 @pytest.mark.usefixtures("small")
 def test_a_release_does_what_its_plan_accepts_at_the_limit(query: str, tmp_path: Path) -> None:

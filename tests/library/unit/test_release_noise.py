@@ -27,6 +27,15 @@ def test_no_fixed_choice_is_better(monkeypatch: pytest.MonkeyPatch) -> None:
     assert min(ratios(*case).values()) < BETTER, "of Gaussian noise alone some choice is better"
 
 
+@pytest.mark.long_cases(
+    "noises0-6-1e-9",
+    "noises1-1/3-1e-4",
+    "noises1-1-1e-6",
+    "noises1-6-1e-9",
+    "noises2-1/3-1e-4",
+    "noises2-1-1e-6",
+    "noises2-6-1e-9",
+)
 @pytest.mark.parametrize(("epsilon", "delta"), [("1/3", "1e-4"), (1, "1e-6"), (6, "1e-9")])
 @pytest.mark.parametrize("noises", [(GAUSSIAN,) * 3, (LAPLACE,) * 3, (GAUSSIAN, LAPLACE, LAPLACE)])
 def test_an_estimate_is_near_the_composition(noises: Any, epsilon: Any, delta: Any) -> None:

@@ -41,6 +41,7 @@ PLAN: dict[str, Any] = {
 }
 
 
+@pytest.mark.long_cases("{'epsilon': 'least', 'delta': '1e-6'}")
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     "budget",

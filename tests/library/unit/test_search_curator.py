@@ -193,6 +193,7 @@ class Quiet(GaussianKernel):
         return super().sample(values, scale / 2, rng)
 
 
+@pytest.mark.long_cases("Tuned-Twice-runs of fit", "Gaussian-Quiet-score")
 @pytest.mark.parametrize(
     ("kind", "bug", "check"),
     [

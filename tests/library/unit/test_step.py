@@ -44,6 +44,18 @@ def needs_library(planted: Planted) -> None:
         pytest.skip(f"{needed} is not installed")
 
 
+@pytest.mark.long_cases(
+    "NumPy: no clipping",
+    "NumPy: clip of the mean",
+    "NumPy: noise over the batch twice",
+    "NumPy: bias not clipped",
+    "NumPy: divided by the drawn batch",
+    "NumPy: shuffled batches",
+    "NumPy: private mean and deviation",
+    "scikit-learn: a fixed random_state",
+    "scikit-learn: rows are not normalised",
+    "scikit-learn: noise of the variance",
+)
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_named_with_its_line_and_its_right_twin_is_not(
     name: str, tmp_path: Path

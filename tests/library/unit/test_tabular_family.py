@@ -189,6 +189,7 @@ def thresholded_gaussian(count: int, variance: float, threshold: int) -> np.ndar
     return np.array([1 - shown.sum(), *shown])
 
 
+@pytest.mark.long_cases("0.4-4", "60-30")
 @pytest.mark.parametrize(("variance", "threshold"), [(4, 8), (9, 12), (0.4, 4), (60, 30)])
 def test_thresholded_gaussian_counts_stay_within_their_profile(
     variance: float, threshold: int

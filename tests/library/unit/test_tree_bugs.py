@@ -157,7 +157,11 @@ def plant(patch: pytest.MonkeyPatch, node_type: type[Node], bug: Plant) -> None:
             patch.setitem(calculus._others, node_type, tuple(wrong[1:]))
 
 
-@pytest.mark.long_cases("_event-zero_out-ProposeTestRelease-plant")
+@pytest.mark.long_cases(
+    "_event-zero_out-ProposeTestRelease-plant",
+    "_points-replace_one-ProfilePoints-half_the_points",
+    "_choice-zero_out-ReportNoisyMax-plant",
+)
 @pytest.mark.parametrize(("kind", "adjacency", "node_type", "bug"), BUGS)
 def test_a_wrong_rule_is_found(
     kind: str,

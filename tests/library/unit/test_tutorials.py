@@ -17,7 +17,7 @@ TUTORIALS = sorted(
 ELSEWHERE = ("pytorch.md", "review.md", "table.md")
 
 
-@pytest.mark.long_cases("certificate.md")
+@pytest.mark.long_cases("certificate.md", "epsilon.md", "exercise.md")
 @pytest.mark.parametrize(
     "name",  # Training takes long.
     [
