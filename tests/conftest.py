@@ -21,6 +21,7 @@ from dpaudit.storage.evidence import Evidence
 from tests.support.examined_once import examined_once
 from tests.support.first_case import cases_of_quality
 from tests.support.long_tests import lines, noted, processor_seconds
+from tests.support.work import set_share, share_of
 
 # The same examples on every machine and run: a failure is a reproducer, never a coin toss.
 settings.register_profile("dpaudit", derandomize=True, deadline=None, print_blob=True)
@@ -47,6 +48,12 @@ def pytest_collection_finish() -> None:
     gc.enable()
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test, and the fixtures that are made for it, examine with their share of the work."""
+    set_share(share_of(item))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dpaudit.audit.examine import Examination
+from dpaudit.audit.examine import Examination, examination
 from dpaudit.certificate.order import Order, Run
 from dpaudit.kernels.base import KERNELS
 
@@ -13,7 +13,7 @@ ADDRESS = " at 0x"  # in the text of an object that does not say what it holds
 
 
 def examined_once(examined: Callable[..., Examination]) -> Callable[..., Examination]:
-    """The function, called once for each program, declaration, shape of records, hooks and seed.
+    """The function, called once for each program, declaration, shape, hooks, seed and work.
 
     An examination takes three quarters of the time of a small certificate.  Tests of examinations
     call ``examine`` itself, which this leaves alone.
@@ -30,7 +30,8 @@ def examined_once(examined: Callable[..., Examination]) -> Callable[..., Examina
         if any(ADDRESS in text for text in texts):
             return examined(run, order, first=first)
         key = (mechanism.name, kind.__module__, kind.__qualname__, *texts, run.seed, first,
-               mechanism.records, mechanism.records_like, frozenset(KERNELS.items()))  # fmt: skip
+               examination.WORK, mechanism.records, mechanism.records_like,
+               frozenset(KERNELS.items()))  # fmt: skip
         if key not in made:
             made[key] = examined(run, order, first=first)
         return made[key]

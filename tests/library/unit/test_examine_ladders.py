@@ -125,6 +125,7 @@ def found(program: Any, **how: Any) -> list[str]:
     return [row.detail for row in examined.broken]
 
 
+@pytest.mark.whole_work
 @pytest.mark.parametrize("program", [Isolated, Streak, Debounced, Unrefunded])
 def test_a_row_among_few_of_named_numbers_is_found(program: Callable[[], Any]) -> None:
     assert found(program(), first=True)

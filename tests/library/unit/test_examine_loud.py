@@ -102,6 +102,9 @@ def broken(program: Any, adjacency: str, **how: Any) -> list[str]:
     return [finding.detail for finding in found.broken]
 
 
+@pytest.mark.long("what is found at the end of an examination")
+@pytest.mark.first_case
+@pytest.mark.whole_work
 @pytest.mark.parametrize("kind", [Ratio, Halving])
 def test_what_answers_of_much_noise_reach_is_found(kind: Any) -> None:
     assert broken(kind(wrong=True), "add_remove", first=True)

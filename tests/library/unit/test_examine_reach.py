@@ -273,6 +273,8 @@ def families(rng: np.random.Generator) -> Records:
     return Records(rows)
 
 
+@pytest.mark.long("what is found at the end of an examination")
+@pytest.mark.whole_work
 @pytest.mark.first_case
 @pytest.mark.parametrize("adjacency", ["add_remove", "zero_out"])
 def test_records_that_belong_together_are_met_in_data_sets_drawn_afresh(

@@ -213,6 +213,7 @@ def test_a_program_that_exits_on_some_records_is_flagged() -> None:
     assert any("fail" in finding.detail for finding in found.broken)
 
 
+@pytest.mark.whole_work
 def test_hooks_that_make_other_shapes_each_time_are_no_error() -> None:
     """Of data sets of other shapes those are tried that the query runs on."""
 

@@ -1,0 +1,40 @@
+"""How much work an examination does in a test: where ``make test`` examines, a share of a user's.
+
+An examination's work is a count of numbers that its queries read, and its stages have shares of it:
+with less, each of them runs, and tries fewer data sets.  The bugs that the tests of ``FILES`` plant
+are found with ``SHARE`` of the work.  ``@pytest.mark.whole_work`` names the tests of which this is
+not true, and tests marked ``quality`` have all of the work, too.  ``make quality`` runs tests of
+``FILES`` once more with all of it (``DPAUDIT_WHOLE_WORK=1``).
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+import pytest
+
+from dpaudit.audit.examine import examination, steep
+from dpaudit.audit.examine.meter import LIMIT, Meter
+
+SHARE = 1 / 16  # of the work; the bugs of most tests are found with it in a third of the time
+# Files of tests that do it, as patterns of their names; the Makefile names them for `make quality`.
+FILES = ("test_examine*", "test_unseen_bugs*", "test_statistic*", "test_pair_search*",
+         "test_undrawn*", "test_certify.*")  # fmt: skip
+ALL = "DPAUDIT_WHOLE_WORK"  # environment variable: "1" gives each test all of the work
+
+WALKED, SEARCHED = examination.WORK, examination.WORK_OF_A_SEARCH  # numbers read, of a user's
+
+
+def share_of(item: pytest.Item) -> float:
+    """The share of an examination's work that a test's examinations do."""
+    if os.environ.get(ALL) == "1" or not any(map(item.path.match, FILES)):
+        return 1.0
+    return 1.0 if any(map(item.get_closest_marker, ("whole_work", "quality"))) else SHARE
+
+
+def set_share(share: float) -> None:
+    """Examinations of this process do this share of the work from now on."""
+    examination.Meter = partial(Meter, limit=LIMIT * share)  # type: ignore[misc, assignment]
+    examination.WORK = round(WALKED * share)
+    examination.WORK_OF_A_SEARCH = steep.WORK_OF_A_SEARCH = round(SEARCHED * share)
