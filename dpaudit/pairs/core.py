@@ -20,6 +20,7 @@ from dpaudit.exact import Number, enclose, infinity, is_infinite, readable, unkn
 from dpaudit.exact.later import Later
 from dpaudit.pairs.balls import Ball, Delta
 from dpaudit.pairs.cases import Case
+from dpaudit.pairs.shape import guarded
 
 if TYPE_CHECKING:
     from dpaudit import grids
@@ -148,6 +149,8 @@ class Pair:
     def __init_subclass__(cls) -> None:
         # Set here, a hash is kept by ``dataclass``; large fractions are slow to hash.
         cls.__hash__ = Pair.__hash__  # type: ignore[method-assign]
+        if "delta" in cls.__dict__:
+            cls.delta = guarded(cls.delta)  # type: ignore[method-assign]
 
     def __hash__(self) -> int:
         stored: int | None = self.__dict__.get("_hash")

@@ -8,10 +8,11 @@ from hashlib import sha256
 from typing import Any
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.exact import Number, readable
+from dpaudit.exact import Number, readable, unknowns
 from dpaudit.exact.wire import encode_number
-from dpaudit.pairs.core import Pair
+from dpaudit.pairs.core import Pair, numbers_in
 from dpaudit.pairs.several import largest
+from dpaudit.pairs.shape import OWN, require_convex
 from dpaudit.pairs.wire import SIDES, written
 
 MAX_TEXT = 400  # Characters of a text; a longer one is cut and ends in its digest.
@@ -42,6 +43,10 @@ class Losses:
     def __post_init__(self) -> None:
         for side in SIDES:
             pairs = getattr(self, side)
+            for pair in pairs:
+                foreign = not type(pair).__module__.startswith(OWN) and pair.has_delta
+                if foreign and not any(map(unknowns, numbers_in(pair))):
+                    require_convex(pair)
             if len(pairs) > 1:
                 object.__setattr__(self, side, (largest(pairs),))
 
