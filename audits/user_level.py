@@ -1,9 +1,10 @@
 """Audits of outlier-removed means and Algorithms 1 to 3 at user level: planted clouds, white box.
 
-With a linear loss f(x, z) = <z, x> a user's data say where its group's iterate, or its gradient,
-lies.  Hub: all points lie in two clusters, further apart than the test's radius, but the first: it
-is between them, near to all, or aside, near to none, so that the score moves by all it can, across
-its threshold.  Independent slots: 665 of 5,912 users are of the other sign, or 666.
+A mean is attacked as it is.  With a linear loss f(x, z) = <z, x> a user's data say where its
+group's iterate, or its gradient, lies.  Hub: all points lie in two clusters, further apart than the
+test's radius, but the first: it is between them, near to all, or aside, near to none, so that the
+score moves by all it can, across its threshold.  Independent slots: 665 of 5,912 users are of the
+other sign, or 666.
 Source: the clouds are ours (dpaudit 2026).
 """
 
@@ -36,6 +37,7 @@ OUTLIERS = 665
 EXCESS = 1e3  # so that a clip that was deleted shows
 # In units of the test's radius: two clusters, and the first point between them or aside.
 CLUSTER, ASIDE = 0.9, 1.1
+HEIGHT = 0.43  # in these units, by which clusters lie below the first point, all but out of reach
 NEAR = 0.5 / ASIDE  # tau over L, where the test's radius is 2 tau: who is aside is clipped to there
 
 
@@ -48,11 +50,11 @@ def linear(problem: Problem) -> Problem:
 def attacked(program: Any) -> Any:
     """The same noise on a linear loss, with a radius that the first user can reach.
 
+    A mean has no loss, and is itself.
     Errors: TypeError for a program that is none of this paper's.
     """
     if isinstance(program, OutlierRemovedMean):
-        users = program.constants.groups
-        return replace(program, users=users, items=1, bound=1.0, radius=NEAR)
+        return program
     if isinstance(program, UserLevelPhasedSGD):
         return _phased(program)
     if isinstance(program, UserLevelAcceleratedSGD):
@@ -88,7 +90,7 @@ def hub(count: int, threshold: float) -> tuple[Array, Array]:
 
 
 def rows(program: Any, phase: int = 0) -> tuple[Array, Array]:
-    """One item a user, (users, 1, 2), on either data set; users of other phases are all at 0.
+    """Items of users, (users, items, 2), on either data set; users of other phases are all at 0.
 
     ``phase``: of restarts, each of which has one phase, which restart.
     Errors: TypeError for a later phase of a program that has none of its own.
@@ -97,7 +99,7 @@ def rows(program: Any, phase: int = 0) -> tuple[Array, Array]:
     if phase and not isinstance(program, phased):
         raise TypeError(f"{type(program).__name__}: it has no phase {phase + 1}")
     if isinstance(program, OutlierRemovedMean):
-        return _one_each(program.constants, float(program.constants.threshold), NEAR, program.users)
+        return _of_mean(program)
     if isinstance(program, UserLevelPhasedSGD):
         return _groups(program, phase)
     if isinstance(program, UserLevelAcceleratedSGD):
@@ -110,9 +112,30 @@ def rows(program: Any, phase: int = 0) -> tuple[Array, Array]:
     return _moved(pair, users_before(program, phase))
 
 
-def _one_each(constants: Any, threshold: float, radius: float, users: int) -> tuple[Array, Array]:
-    pair = hub(constants.groups, threshold)
-    return placed(pair[0] * radius, users), placed(pair[1] * radius, users)
+def _of_mean(program: OutlierRemovedMean) -> tuple[Array, Array]:
+    """The hub of groups' means, (users, items, 2), whose first user moves its group's aside.
+
+    A user, of norm ``bound`` at most, moves the mean of its group by less than the radius where
+    groups are large: the less that is, the further below lie the clusters, all but out of reach.
+    """
+    constants, bound = program.constants, program.bound
+    each = program.users // constants.groups
+    aside = min(bound, each * ASIDE * program.radius)
+    before = min(bound, each * ASIDE * program.radius - aside)
+    moved = (before + aside) / (each * program.radius)
+    points = hub(constants.groups, float(constants.threshold))[0] * program.radius
+    points[1:, 1] = -HEIGHT * (1 - moved / ASIDE) * program.radius
+    users = np.zeros((program.users, DIMENSION))
+    users[: each * len(points)] = np.repeat(points, each, axis=0)
+    users[1:each, 1] = before / max(each - 1, 1)
+    first, second = users.copy(), users
+    first[0, 1], second[0, 1] = -before, aside
+    return _of_items(first, program.items), _of_items(second, program.items)
+
+
+def _of_items(users: Array, items: int) -> Array:
+    """Users of so many equal items, (users, items, 2)."""
+    return np.repeat(users[:, None], items, axis=1)
 
 
 def _batch(batch: int, users: int) -> tuple[Array, Array]:
@@ -158,8 +181,6 @@ def suite(mechanism: Mechanism, trials: int = TRIALS, phase: int = 0) -> Suite:
     """White-box audit: the first user of a phase is near to all of its others, or to none."""
     program = attacked(mechanism.program)
     first, second = rows(program, phase)
-    if isinstance(program, OutlierRemovedMean):
-        program = replace(program, bound=ASIDE * NEAR)  # to which who is aside is clipped
     kind = "restart" if isinstance(program, StronglyConvexReduction) else "phase"
     text = "one user's group, or gradient, is near to all others, or to none"
     return Suite(

@@ -62,9 +62,16 @@ STOPPED = (
 LIPSCHITZ = (
     "nothing is clipped: its guarantee is of Lipschitz losses, and no other loss is searched"
 )
-OPPOSED = "a secret batch shows most where all fellow records are opposed, which no search met"
+OPPOSED = (
+    "a secret batch shows most where all fellow records are opposed, and a logistic gradient is "
+    "flat on one of two opposed records as soon as the iterate leaves its start"
+)
 SUBSETS = "its search tries every set of users to delete, which ends for a few users only"
 STABLE = "its score is 0 on any data at these constants, so that no threshold is ever near"
+WIDE = (
+    "its test's radius is larger than clipped gradients can put any two points apart, so that the "
+    "score is the same on any data of its own loss"
+)
 HUB = "who is near to whom decides: users around the radius of the test are points of a linear loss"
 NOT_FOUND: Mapping[str, Sequence[str]] = {
     PHASES: ("localized_accelerated_dp_sgd", "item_phased_erm", "user_level_phased_sgd_baseline",
@@ -81,11 +88,12 @@ NOT_FOUND: Mapping[str, Sequence[str]] = {
               "strongly_convex_sco_rows", "strongly_convex_output_perturbation_printed"),
     STABLE: ("deletion_stable_output_perturbation_laplace", "ladder_stable_output_perturbation",
              "window_mean_score"),
-    HUB: ("full_batch_outlier_removed_dpsgd", "outlier_removed_mean", "outlier_removed_mean_random",
-          "smoothed_user_level_phased_erm", "strongly_convex_reduction",
-          "user_level_accelerated_sgd", "user_level_accelerated_sgd_sampled_tests",
-          "user_level_phased_erm", "user_level_phased_erm_sampled_tests", "user_level_phased_sgd",
-          "user_level_phased_sgd_public_order", "user_level_phased_sgd_random"),
+    WIDE: ("full_batch_outlier_removed_dpsgd", "smoothed_user_level_phased_erm",
+           "strongly_convex_reduction", "user_level_phased_erm",
+           "user_level_phased_erm_sampled_tests", "user_level_phased_sgd",
+           "user_level_phased_sgd_public_order"),
+    HUB: ("user_level_accelerated_sgd", "user_level_accelerated_sgd_sampled_tests",
+          "user_level_phased_sgd_random"),
     "its runs go on for as long as the noise lets them, and its suite cuts them at 60 rounds":
         ("adaptive_noisy_gd_paper_vector",),
     "gradients and their differences exceed both clips only where a gradient turns: the search "
