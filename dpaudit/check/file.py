@@ -208,8 +208,8 @@ def parsed(file: Evidence) -> dict[str, Any]:
         content = file.json
     except ValueError as error:
         raise NotACertificate(
-            f"{file.path}: not complete JSON ({str(error)[:80]}); copy it again, or "
-            "make it again with `dpaudit certify`"
+            f"{file.path}: not complete JSON ({str(error)[:80]}); give a certificate's .json "
+            "file, whole: copy it again, or make it again with `dpaudit certify`"
         ) from None
     if not isinstance(content, dict):
         raise NotACertificate(f"{file.path}: JSON, but not a certificate")

@@ -288,8 +288,9 @@ def verified(rows: Sequence[Mapping[str, Any]]) -> None:
         word = "verified" if row["verified"] else "FAILED"
         if row["verified"] and row["missing"]:
             word = "verified, NOT as required"
-        lines = [f"{row['file']}: {word} ({row['verdict'] or row['reason']})"]
-        lines += [f"  missing: {line}" for line in row["missing"] if line != row["reason"]]
+        reason = row["reason"].removeprefix(f"{row['file']}: ")
+        lines = [f"{row['file']}: {word} ({row['verdict'] or reason})"]
+        lines += [f"  not met: {line}" for line in row["missing"] if line != row["reason"]]
         lines += [f"  confirmed: {line}" for line in row["confirmed"]]
         lines += [f"  on trust: {line}" for line in row["on_trust"]]
         lines += [

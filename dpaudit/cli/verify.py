@@ -6,6 +6,7 @@ import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,10 @@ VERDICTS = (
     "unconfirmed",
     "certified_under_assumptions",
     "certified",
+)
+NOT_WITHDRAWN = (
+    "that nobody withdrew or corrected the release: errata stand beside the certificate that its "
+    "publisher keeps, as NAME.errata.txt, and in the ledger"
 )
 # Exit statuses by kind of failure, the gravest first.
 EXIT_CODES = {
@@ -140,7 +145,12 @@ def verify(
             missing += [("bytes", text) for text in archive.faults]
         folder = published or (None if archive is None else archive.published)
         if row["verified"]:
-            missing += [("required", f"erratum: {text}") for text in errata_of(verified.file.path)]
+            errata = errata_of(verified.file.path)
+            missing += [("required", f"an erratum stands beside it: {text}") for text in errata]
+            if (verified.certificate["predicate"].get("run") or {}).get("published") and not errata:
+                row = {**row, "on_trust": [*row["on_trust"], NOT_WITHDRAWN]}
+            if (issued := verified.certificate["predicate"]["issued"]) > tomorrow():
+                missing.append(("required", f"issued on {issued[:10]}, a day that is to come"))
             other = _otherwise(
                 verified.certificate, implementation, plan, replay=replay, fresh=fresh
             )
@@ -162,6 +172,11 @@ def verify(
         rows[-1]["failure"] = min(kinds, key=list(EXIT_CODES).index, default="")
     echo_json(rows) if as_json else terminal.verified(rows)
     sys.exit(_status(rows))
+
+
+def tomorrow() -> str:
+    """The time in a day, as certificates write theirs: clocks of other places may be ahead."""
+    return (datetime.now(UTC) + timedelta(days=1)).isoformat()
 
 
 def _archive(path: Path, unpacked: ExitStack) -> Archive | None:

@@ -82,7 +82,7 @@ def test_the_life_of_a_release_over_two_years(office: Path, monkeypatch) -> None
     assert "use &#39;People, 2026 (corrected)&#39; in its place" in page.read_text()
     verified = run("verify", certificate, "--published", "first")
     assert verified.exit_code == 14
-    assert "erratum: Corrected" in verified.output
+    assert "erratum stands beside it: Corrected" in verified.output
     own = office / "second" / "certificate" / "people_2026_corrected.json"
     done("verify", own, "--published", "second")
     assert "Corrects &#39;People, 2026&#39;" in own.with_suffix(".html").read_text()
@@ -93,7 +93,7 @@ def test_the_life_of_a_release_over_two_years(office: Path, monkeypatch) -> None
     assert errata_file(own).read_text() == "Withdrawn: The mended data were wrong.\n"
     done("report", own, "--format", "archive", "--out", ".")
     verified = run("verify", f"{own.stem}.zip")
-    assert "erratum: Withdrawn: The mended data were wrong." in verified.output
+    assert "erratum stands beside it: Withdrawn: The mended data were wrong." in verified.output
 
     done("release", "next.toml", "--data", "people-2027.csv", "--out", "third", *few)
     following = (office / "third" / "certificate" / "people_2027.html").read_text()

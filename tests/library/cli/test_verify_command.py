@@ -120,6 +120,15 @@ def test_each_kind_of_failure_has_a_status_of_its_own(
     dpaudit("verify", tmp_path / "none.json", code=BYTES)
 
 
+def test_a_certificate_of_a_day_that_is_to_come_is_not_as_required(
+    file: Callable[[Json], Path], dpaudit: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = file(forged(held(), lambda predicate: predicate.update(issued="2999-01-01T00:00:00Z")))
+    assert "issued on 2999-01-01" in dpaudit("verify", path, code=REQUIRED).stdout
+    monkeypatch.setattr("dpaudit.cli.verify.tomorrow", lambda: "2999-01-02")
+    dpaudit("verify", path)
+
+
 @pytest.mark.quality
 def test_requirements(file: Callable[[Json], Path], dpaudit: Invoke) -> None:
     path = file(held())
