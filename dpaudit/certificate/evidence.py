@@ -239,7 +239,12 @@ def trials_of(examination: Examination) -> int:
 
 
 def likelihood_runs(examination: Examination) -> int:
-    """How many runs of a likelihood audit are counted; 0 where runs are long beyond the fewest."""
+    """How many runs of a likelihood audit are counted; 0 where runs are long beyond the fewest.
+
+    The fewest where the examination ended before a run did: what one reads is not known.
+    """
+    if examination.stopped and not examination.work:
+        return FEWEST_RUNS
     runs = MAX_NUMBERS_READ // max(1, examination.work)
     return 0 if runs * SLOWEST_RATIO < FEWEST_RUNS else max(FEWEST_RUNS, min(COUNTED_RUNS, runs))
 

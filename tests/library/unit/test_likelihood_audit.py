@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import math
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ import dpaudit as dp
 from dpaudit.accountant.account import Account
 from dpaudit.audit.attacked import batches_of
 from dpaudit.audit.engine import plan, run_batches
-from dpaudit.audit.examine import Examination
+from dpaudit.audit.examine import Examination, examine
 from dpaudit.audit.likelihood import NOTHING, Likely, Search, Wanted, likelihood_audit
 from dpaudit.audit.verdict import Verdict, by_likelihoods
 from dpaudit.certificate.certificate import statement
@@ -212,6 +214,27 @@ def test_long_programs_have_fifty_runs_and_the_longest_none() -> None:
     """So many numbers does one run read, and so many runs are counted."""
     runs = [likelihood_runs(Examination(work=work)) for work in (1, 600_000, 7_500_000, 10**7)]
     assert runs == [1_000, 100, 50, 0]
+
+
+def test_a_program_that_runs_longer_than_an_examination_has_fifty_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An examination of 18 processor seconds sees no end of a run of 30; here 0.05 and 0.1."""
+    patient = partial(examine, seconds=0.05)
+    monkeypatch.setattr("dpaudit.certificate.certify.examine", patient)
+
+    def body(curator: Any) -> Any:
+        until = time.process_time() + 0.1
+        while time.process_time() < until:
+            pass
+        return curator.release("a", mean())
+
+    case = mechanism(Written(dp.Gaussian("a", 1), body))
+    found = dp.audit_mechanism(case, dp.Suite("plain", case.program, NEIGHBOURS), seed=1,
+                               method="likelihood")  # fmt: skip
+    (likely,) = found.content["predicate"]["likelihoods"]
+    assert likely["runs"] == 50
+    assert float(likely["bounds"][1]["lower"]["mu"]) > 0.5
 
 
 @pytest.mark.parametrize("runs", [50, 1000])
