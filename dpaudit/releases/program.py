@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from dpaudit.audit.neighbours import digest_of
 from dpaudit.curator.curator import Curator
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import BOUNDED, Array, Norm, Records
@@ -29,7 +30,7 @@ from dpaudit.scope import Adjacency, Scope
 from dpaudit.tabular import Category, Number, OpenTable, Period, Schema, Table, Text
 
 Values: TypeAlias = Mapping[str, Exact]
-MOST_KEPT, MOST_ROWS_KEPT = 1000, 200  # generated tables whose values are kept, and their rows
+MOST_KEPT = 1000  # generated tables whose values are kept
 LISTED = 256  # codes of a column of which many are candidates, in either part of its list
 
 
@@ -237,24 +238,19 @@ class GeneratedTables:
         stored: dict[str, Values] = records.__dict__.setdefault("_released", {})
         digest = self.release.digest
         if digest not in stored:
-            stored[digest] = self._asked(self.frame(records))
+            stored[digest] = self._asked(records)
         return stored[digest]
 
-    def _asked(self, frame: Any) -> Values:
+    def _asked(self, records: Records) -> Values:
         """The exact values of a generated table, asked of the engine once for each content.
 
         An attack and an examination make most of their tables many times over.
         """
-        digest = self.release.digest
         answered = _VALUES.setdefault(self, OrderedDict())
-        # As text, in which -0.0 and 0.0 differ, and NaN is NaN.
-        content = repr(frame.to_pydict()) if len(frame) <= MOST_ROWS_KEPT else ""
-        if not content or content not in answered:
-            table = Table(self.release.schema.prepared, frame)
-            values = exact_values(self.release, table.opened(digest))
-            if not content:
-                return values
-            answered[content] = values
+        content = digest_of(records)
+        if content not in answered:
+            table = Table(self.release.schema.prepared, self.frame(records))
+            answered[content] = exact_values(self.release, table.opened(self.release.digest))
         answered.move_to_end(content)
         if len(answered) > MOST_KEPT:
             answered.popitem(last=False)

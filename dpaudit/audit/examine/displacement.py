@@ -32,7 +32,8 @@ LEAST = 3  # data sets that even a slow query is tried on
 REMEMBERED = 4_096  # data sets of which it is known what the query gives
 # Further data sets on which a query that reached all it states has to move no further, where the
 # library's own code computes it: whole displacements were seen, and no code of a user's is asked.
-SETTLED = 64
+# Nearly as many rows of other kinds are tried after them.
+SETTLED = 32
 
 
 @dataclass(frozen=True, eq=False)

@@ -86,7 +86,7 @@ QUIET = 1e-3  # times its noise, so that a projection or a sign does not hide wh
 # Along which other records are walked: worlds and noises; and of more, in this share of the work.
 ALONG, TRANSCRIPTS, SHORT = ((0, 1.0), (3, QUIET), (2, 1.0)), 8, 0.02
 LOUD = 30.0  # multiples of the noise, for answers that no ordinary run would see
-CLIPPED_WORLDS = 2  # of them, where the library's own clip or engine bounds every query
+CLIPPED_WORLDS = 2  # of them, where the library's own clip bounds every query
 # The share of the work for walks after other data sets, and how many names of what is kept are told
 KEEPING, SHOWN = 0.05, 4
 FEWEST_WALKS, LEAST = 3, 1.5  # tried in so many times the seconds, however late it is
@@ -530,8 +530,10 @@ class _Examiner:
         if late and not shortly:
             return
         started = time.process_time()
+        settled = all(moved.settled for moved in self.moved.values())
         bounded = all(moved.clips or moved.settled for moved in self.moved.values())
-        if (number >= CLIPPED_WORLDS or far != 1) and bounded and self.studied:
+        # An engine that moved every query by all it states answers in another world as in this one.
+        if self.studied and bounded and (settled or number >= CLIPPED_WORLDS or far != 1):
             return
         world = self.worlds[min(number, len(self.worlds) - 1)]
         suffix = "" if far == 1 else f", after answers with {far:g} times their noise"
@@ -707,6 +709,8 @@ class _Examiner:
         """
         probe, began = self.worlds[min(3, len(self.worlds) - 1)].records(), self.meter.spent
         for k in range(TRANSCRIPTS):
+            if k >= len(ALONG) and not self.lines.own:
+                return  # a library's program goes the same way along each
             # Once, however much was done before, as long as not even that has no room.
             done = self.meter.after(OTHERS) or not self.meter.room(self.longest)
             done = done if k else self.over()
@@ -742,7 +746,7 @@ class _Examiner:
         pairs = ((self.worlds[0].records(), self.worlds[0].name), absent)
         others = [(records, None, f"{name}{told}") for records, name in pairs]
         for k in range(TRANSCRIPTS):
-            if self.meter.after(OTHERS) or self.late():
+            if self.meter.after(OTHERS) or self.late() or (k > 0 and not self.lines.own):
                 return
             if k > 0 and self.meter.spent - began > SHORT * self.meter.limit:
                 return

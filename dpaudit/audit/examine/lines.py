@@ -72,9 +72,14 @@ class Lines:
     def __post_init__(self) -> None:
         self._packages = {kind.__module__.partition(".")[0] for kind in _own_kinds(self.program)}
 
+    @property
+    def own(self) -> bool:
+        """Whether the program is somebody's own code; a library's has no lines to follow."""
+        return bool(self._packages)
+
     def __enter__(self) -> Lines:
         self._before = sys.gettrace()
-        if self._before is None:
+        if self._before is None and self.own:
             self._traced, self._quiet = True, 0
             sys.settrace(self._call)
         return self
