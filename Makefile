@@ -60,14 +60,10 @@ test: $(READY)  ## the tests of library and catalogue, one case of each kind (AR
 test-research: $(READY)  ## the tests of the experiments (ARGS goes to pytest)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "$(SELECTED)" $(or $(ARGS),tests/research)
 
-# Tests that examine with a share of the work in "make test" (tests/support/work.py).
-EXAMINE := examine* unseen_bugs statistic pair_search undrawn certify
-EXAMINATIONS := $(foreach name,$(EXAMINE),$(wildcard tests/*/unit/test_$(name).py))
-
 # Single tests take minutes: an idle worker takes over what another has not begun.
 quality: $(READY)  ## power and coverage of the audits, the long tests, 10^5 forged declarations (two hours)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m quality $(ARGS)
-	DPAUDIT_WHOLE_WORK=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(EXAMINATIONS)
+	$(if $(ARGS),,DPAUDIT_WHOLE_WORK=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal)
 	$(MAKE) quality-forged
 
 quality-forged: $(READY)  ## 10^5 forged declarations, accountant and checker against an oracle (an hour; resumable)

@@ -21,7 +21,7 @@ from dpaudit.storage.evidence import Evidence
 from tests.support.examined_once import examined_once
 from tests.support.first_case import cases_of_quality
 from tests.support.long_tests import lines, noted, processor_seconds
-from tests.support.work import set_share, share_of
+from tests.support.work import chosen, set_share, share_of
 
 # The same examples on every machine and run: a failure is a reproducer, never a coin toss.
 settings.register_profile("dpaudit", derandomize=True, deadline=None, print_blob=True)
@@ -41,6 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("quality")
     for item in cases_of_quality(items):
         item.add_marker("quality")
+    items[:] = chosen(items)
 
 
 def pytest_collection_finish() -> None:

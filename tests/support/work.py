@@ -3,8 +3,8 @@
 An examination's work is a count of numbers that its queries read, and its stages have shares of it:
 with less, each of them runs, and tries fewer data sets.  The bugs that the tests of ``FILES`` plant
 are found with ``SHARE`` of the work.  ``@pytest.mark.whole_work`` names the tests of which this is
-not true, and tests marked ``quality`` have all of the work, too.  ``make quality`` runs tests of
-``FILES`` once more with all of it (``DPAUDIT_WHOLE_WORK=1``).
+not true, and tests marked ``quality`` have all of the work, too.  ``make quality`` runs those
+that do less once more with all of it (``DPAUDIT_WHOLE_WORK=1``).
 """
 
 from __future__ import annotations
@@ -18,19 +18,29 @@ from dpaudit.audit.examine import examination, steep
 from dpaudit.audit.examine.meter import LIMIT, Meter
 
 SHARE = 1 / 16  # of the work; the bugs of most tests are found with it in a third of the time
-# Files of tests that do it, as patterns of their names; the Makefile names them for `make quality`.
+# Files of tests that do it, as patterns of their names.
 FILES = ("test_examine*", "test_unseen_bugs*", "test_statistic*", "test_pair_search*",
          "test_undrawn*", "test_certify.*")  # fmt: skip
-ALL = "DPAUDIT_WHOLE_WORK"  # environment variable: "1" gives each test all of the work
+ALL = "DPAUDIT_WHOLE_WORK"  # environment variable: "1" runs these tests with all of the work
 
 WALKED, SEARCHED = examination.WORK, examination.WORK_OF_A_SEARCH  # numbers read, of a user's
 
 
+def works_less(item: pytest.Item) -> bool:
+    """Whether a test's examinations do a share of their work in ``make test``."""
+    if any(map(item.get_closest_marker, ("whole_work", "quality"))):
+        return False
+    return any(map(item.path.match, FILES))
+
+
 def share_of(item: pytest.Item) -> float:
     """The share of an examination's work that a test's examinations do."""
-    if os.environ.get(ALL) == "1" or not any(map(item.path.match, FILES)):
-        return 1.0
-    return 1.0 if any(map(item.get_closest_marker, ("whole_work", "quality"))) else SHARE
+    return SHARE if works_less(item) and os.environ.get(ALL) != "1" else 1.0
+
+
+def chosen(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The tests to run: where all work is asked for, those that do less otherwise."""
+    return [item for item in items if os.environ.get(ALL) != "1" or works_less(item)]
 
 
 def set_share(share: float) -> None:

@@ -289,7 +289,7 @@ def test_the_rule_needs_its_terms(term: str, monkeypatch: pytest.MonkeyPatch) ->
 # --- the series ----------------------------------------------------------------------------------
 
 
-@pytest.mark.long_cases("True-none", "True-gap")
+@pytest.mark.long_cases("True-none")
 @pytest.mark.parametrize(
     ("smoothed", "term"),
     [(True, "none"), (True, "gap"), (False, "none"), (False, "window"), (False, "left out")],

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from copy import copy
+from pathlib import Path
+
 import pytest
 
 from dpaudit.audit.examine import examination, steep
 from dpaudit.audit.examine.meter import LIMIT
-from tests.support.work import ALL, SEARCHED, SHARE, WALKED, share_of
+from tests.support.work import ALL, SEARCHED, SHARE, WALKED, chosen, share_of
 
 
 def shares() -> set[float]:
@@ -40,9 +43,14 @@ def test_it_is_all_where_the_environment_says_so(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(ALL, raising=False)
+    other = copy(request.node)
+    other.path = Path("test_nodes.py")
+    both = [request.node, other]
     assert share_of(request.node) == SHARE < 1
+    assert chosen(both) == both
     monkeypatch.setenv(ALL, "1")
     assert share_of(request.node) == 1.0
+    assert chosen(both) == both[:1]
 
 
 def test_a_limit_that_is_given_stays() -> None:
