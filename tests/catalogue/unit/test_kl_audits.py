@@ -70,6 +70,7 @@ def output(found: Any) -> Any:
     return np.asarray(found)
 
 
+@pytest.mark.quality
 def test_a_filter_is_filled_where_rounds_cost_the_same() -> None:
     """Mode filter, some twenty rounds: at least 85% of mu, though the last charge seldom fits."""
     problem = pulled(kl.ADAPTIVE_BENCH.problem, 20, 0.12)

@@ -135,6 +135,7 @@ def test_a_planted_bug_is_caught_by_all_that_must(name: str, table: list[str]) -
     check(result.certificate)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("name", BENCH.twins)
 def test_the_correct_twins_are_flagged_by_nothing(name: str, table: list[str]) -> None:

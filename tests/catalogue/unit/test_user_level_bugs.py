@@ -130,6 +130,7 @@ def test_a_bug_that_stops_a_run_is_found_by_the_gray_box(name: str, table: list[
     assert any("fail" in finding.detail for finding in found.broken)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("name", by_time(BENCH.twins))
 def test_a_twin_is_flagged_by_nothing(name: str, table: list[str]) -> None:

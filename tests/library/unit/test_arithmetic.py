@@ -353,6 +353,7 @@ def test_the_largest_of_huge_roots_is_found_without_factoring() -> None:
     assert time.process_time() - start < 1
 
 
+@pytest.mark.quality
 def test_three_thousand_symbolic_terms_are_quick() -> None:
     """Linear in the terms; the built-in sum takes two minutes."""
     terms = [1 / (2 * sympy.Symbol(f"z{i}", positive=True) ** 2) for i in range(3000)]

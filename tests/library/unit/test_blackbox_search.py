@@ -69,6 +69,7 @@ def test_the_pair_is_found(domain: Any, relation: Any) -> None:
     assert json.loads(json.dumps(result.to_json()))["pairs_tried"] == result.pairs
 
 
+@pytest.mark.quality
 def test_a_right_mechanism_is_not_refuted_at_its_worst_pair() -> None:
     """Errs with probability 0.01: search draws have no part in the test."""
     result = search(total, BOX, "replace_one", refute_at=0.01)

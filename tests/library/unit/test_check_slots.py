@@ -94,6 +94,7 @@ def three_slots(m: float, x: float) -> float:
     return found
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     ("noise", "epsilon"),

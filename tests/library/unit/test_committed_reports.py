@@ -16,6 +16,7 @@ from dpaudit.storage.fields import read_fields
 REMEDY = "stale: make certify"
 
 
+@pytest.mark.long("each committed certificate and page")
 @pytest.mark.usefixtures("unserved")
 def test_no_committed_report_is_stale(checkout: Path) -> None:
     """Each certificate, and its page; `make quality` makes them again byte for byte."""

@@ -77,6 +77,7 @@ CASES: list[Node] = [
 ]
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize(
     "node", [CASES[0], *(pytest.param(node, marks=pytest.mark.quality) for node in CASES[1:])]
 )

@@ -67,6 +67,7 @@ def test_a_thousand_answers_with_a_huge_epsilon() -> None:
     assert found.epsilon(F(1, 10**5)).upper <= 700_000
 
 
+@pytest.mark.quality
 def test_a_group_of_long_runs() -> None:
     run = Repeat(PoissonSampled(Gaussian("g", 1), F(1, 1000)), 1000)
     assert not is_infinite(account(Group(run, 5), SCOPE).epsilon(F(1, 10**5)).upper)

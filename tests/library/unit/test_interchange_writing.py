@@ -172,6 +172,7 @@ def test_random_events_come_back(seed: int) -> None:
     assert to_dp_event(from_dp_event(event, adjacency), adjacency) == event
 
 
+@pytest.mark.quality
 def test_a_ledger_of_ten_thousand_events_is_read_in_a_second() -> None:
     """Generous by a factor of ten; quadratic work would take minutes."""
     events = [d.GaussianDpEvent(1 + k / 10_000) for k in range(10_000)]

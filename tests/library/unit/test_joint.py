@@ -93,6 +93,7 @@ def test_p_values_fall_with_the_hits_and_grow_with_the_other_hits() -> None:
         assert (values[:, :-1] <= values[:, 1:] * 1.03).all()
 
 
+@pytest.mark.quality
 def test_against_the_exact_tests_of_scipy() -> None:
     """At epsilon 0 the three order outcomes differently, and agree where all orders are alike."""
     ratios = []

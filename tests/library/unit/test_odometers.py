@@ -64,6 +64,7 @@ def test_a_concentrated_odometer_is_near_the_line_that_is_best() -> None:
         before = meter.epsilon_upper
 
 
+@pytest.mark.quality
 def test_a_concentrated_odometer_holds_at_a_stopping_time_chosen_to_break_it() -> None:
     """Gaussian releases of rho 1/50, stopped as soon as the loss passes the bound, 300 at most.
 

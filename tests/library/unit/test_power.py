@@ -89,6 +89,7 @@ def test_trials_needed_are_where_the_prediction_reaches_what_is_wanted() -> None
     assert trials_needed(GAUSSIAN, 1.01, ERROR, epsilon_needed(DELTA)) is None
 
 
+@pytest.mark.quality
 def test_laplace_needs_fewer_than_900_draws() -> None:
     """To show 0.8 of epsilon 1 with chance 75%, against the exact power of the joint test.
 

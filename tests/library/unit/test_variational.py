@@ -143,6 +143,7 @@ def test_bounds_of_means_near_the_truth() -> None:
         assert 0.6 * mu**2 < renyi_lower(test, witness, 1e-3) < mu**2
 
 
+@pytest.mark.quality
 def test_false_alarms() -> None:
     """150 runs: more than 18 bounds above the truth have probability 1e-4 if the rate is 5%.
 
