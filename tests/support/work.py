@@ -19,8 +19,15 @@ from dpaudit.audit.examine.meter import LIMIT, Meter
 
 SHARE = 1 / 16  # of the work; the bugs of most tests are found with it in a third of the time
 # Files of tests that do it, as patterns of their names.
-FILES = ("test_examine*", "test_unseen_bugs*", "test_statistic*", "test_pair_search*",
-         "test_undrawn*", "test_certify.*")  # fmt: skip
+FILES = tuple(
+    f"test_{name}.py"
+    for name in (
+        "examine*", "unseen_bugs", "pair_search", "shape_of_data", "loaders", "undrawn",
+        "statistic", "certify", "certify_all", "publish", "run_command", "commands",
+        "compare_command", "verify_command", "batch_curators", "distributed_vectors",
+        "individual_family",
+    )
+)  # fmt: skip
 ALL = "DPAUDIT_WHOLE_WORK"  # environment variable: "1" runs these tests with all of the work
 
 WALKED, SEARCHED = examination.WORK, examination.WORK_OF_A_SEARCH  # numbers read, of a user's
