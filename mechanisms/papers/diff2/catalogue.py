@@ -491,15 +491,68 @@ def crowd_records() -> Records:
     return Records(loaded.blocks())
 
 
-def _clients_program() -> Diff2:
+def _clients_program(
+    restart_every: int = 10,
+    share: Fraction = Fraction(5, 4),
+    features: int = 10,
+    clients: int = CROWD,
+    rows: int = HELD,
+    *,
+    epsilon: Fraction = EPSILON,
+    delta: Fraction = DELTA,
+    rounds: int = 100,
+    **at: float | None,
+) -> Diff2:
     """Noise for a whole client: the printed constants with N = P, the number of clients.
 
     Source: Murata and Suzuki 2023, footnote 6 (the constants follow from Lemma C.1).
     """
-    noise = calibration_of("paper")(EPSILON, DELTA, CROWD, 10, 90, Fraction(5, 4))
-    return replace(
-        _logistic(10, "paper", Fraction(5, 4)), client_sizes=(HELD,) * CROWD, noise=noise
+    made = _logistic(
+        restart_every, "paper", share, features, (rows,) * clients,
+        epsilon=epsilon, delta=delta, rounds=rounds, **at,
+    )  # fmt: skip
+    counts = schedule(rounds, restart_every)
+    noise = calibration_of("paper")(epsilon, delta, clients, *counts, share)
+    return replace(made, noise=noise)
+
+
+def for_clients(
+    count: int | None,
+    row: tuple[int, ...],
+    *,
+    epsilon: Epsilon = EPSILON,
+    delta: Delta = DELTA,
+    rounds: Rounds = 100,
+    restart_every: RestartEvery = 10,
+    share: Share = Fraction(5, 4),
+    clip: Clip = None,
+    difference_clip: DifferenceClip = None,
+    step_size: StepSize = None,
+) -> Mechanism:
+    """``diff2_gd_client`` on clients of rows of features, then a target.
+
+    Errors: InvalidParameter for records of another shape.
+    """
+    if count is None or len(row) != 2 or row[1] < 2:
+        raise InvalidParameter(
+            f"diff2_gd_client: records of shape {row}; expected clients of rows, (rows, features "
+            "and a target): unit_column= names the column of the client, rows= how many rows count"
+        )
+    program = _clients_program(
+        restart_every, share, row[1] - 1, count, row[0], epsilon=epsilon, delta=delta,
+        rounds=rounds, clip=clip, difference_clip=difference_clip, step_size=step_size,
+    )  # fmt: skip
+    setting = Setting(
+        unit_entity="client (all rows of one)",
+        unit_bound="one row of the records, of one client",
+        covered=_covered(program),
+        invariants=("the number and the order of the clients, and how many rows count for one",),
+        notes=("step size, radii and rounds were chosen without the data",),
     )
+    return replace(
+        diff2_gd_client, program=program, claims=_claims_of_clients(epsilon, delta),
+        setting=setting, records=None, evaluate=None, for_shape=None,
+    )  # fmt: skip
 
 
 def _claim_local(epsilon: Fraction, delta: Fraction) -> Claim:
@@ -516,14 +569,17 @@ def _claim_numeric(epsilon: Fraction, delta: Fraction) -> Claim:
     return Claim(ApproxDP(epsilon, delta), by="calibrated by the accountant")
 
 
-STATED_LOCAL = _claim_local(EPSILON, DELTA)
-STATED_CLIENTS = Claim(
-    ApproxDP(EPSILON, DELTA),
-    by=f"{PAPER}, footnote 6 with Proposition 4.1, N = P",
-    states="footnote 6 calls client level a straightforward extension and states no constants; "
-    "those of Proposition 4.1 with N = P, the number of clients, were chosen here",
-)
+def _claims_of_clients(epsilon: Fraction, delta: Fraction) -> tuple[Claim, Claim]:
+    stated = Claim(
+        ApproxDP(epsilon, delta),
+        by=f"{PAPER}, footnote 6 with Proposition 4.1, N = P",
+        states="footnote 6 calls client level a straightforward extension and states no constants; "
+        "those of Proposition 4.1 with N = P, the number of clients, were chosen here",
+    )
+    return stated, claims_of("paper", epsilon, delta)[1]
 
+
+STATED_LOCAL = _claim_local(EPSILON, DELTA)
 diff2_gd = _entry(
     "diff2_gd",
     "DIFF2-GD, logistic regression, constants as printed",
@@ -574,7 +630,7 @@ diff2_gd_client = _mechanism(
     "diff2_gd_client",
     "DIFF2-GD with clients as units, logistic regression, constants as printed",
     _clients_program(),
-    (STATED_CLIENTS, PAPER_MU),
+    _claims_of_clients(EPSILON, DELTA),
     "any_visit",
     "ones",
 )
@@ -582,6 +638,7 @@ diff2_gd_client = replace(
     diff2_gd_client,
     scope=Scope(Adjacency.REPLACE_ONE, Unit.CLIENT, Trust.CENTRAL, Released.TRANSCRIPT),
     records=crowd_records,
+    for_shape=for_clients,
     setting=replace(
         diff2_gd_client.setting,
         unit_entity=f"client ({HELD} rows of the data)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,6 +73,27 @@ def test_claims_hold_for_other_users(mechanism: Mechanism) -> None:
     for count, row in ((None, (3, 5)), (3_000, (5,)), (3_000, (3, 1))):
         with pytest.raises(InvalidParameter, match="expected users of items"):
             mechanism.for_shape(count, row)
+
+
+def test_a_claim_of_clients_holds_for_other_clients() -> None:
+    """The noise is of the number of clients, however many rows each has."""
+    hook: Any = diff2.diff2_gd_client.for_shape
+    few, many, long = (hook(*shape) for shape in ((200, (4, 6)), (800, (4, 6)), (200, (9, 6))))
+    for made in (few, many, long):
+        assert made.scope == diff2.diff2_gd_client.scope
+        assert "RAND" not in str(made.setting)
+        assert {str(c.check(made.declaration, made.scope).outcome) for c in made.claims} == {
+            "proved"
+        }
+    assert few.declaration == many.declaration == long.declaration  # over the sensitivity
+    noises = [float(made.program.noise.sigma_1) for made in (few, many, long)]
+    assert noises == pytest.approx([4 * noises[1], noises[1], 4 * noises[1]])
+    rows = np.random.default_rng(1).uniform(-1, 1, (200, 4, 6))
+    sampler = Sampler(few.declaration, few.scope, Records(rows), rng=np.random.default_rng(2))
+    assert np.isfinite(few.program.run(sampler).output).all()
+    for count, row in ((None, (4, 6)), (200, (6,)), (200, (4, 1))):
+        with pytest.raises(InvalidParameter, match="expected clients of rows"):
+            hook(count, row)
 
 
 COMPARISONS = {

@@ -58,6 +58,7 @@ MECHANISMS: tuple[tuple[Mechanism, tuple[int, ...]], ...] = tuple(
         stable_baselines.output_perturbation_user,
     )
 ) + (
+    (diff2.diff2_gd_client, (300, 4, 6)),
     # Its second phase has one user of four, and needs 1166 of them at epsilon = 2.
     (user_baselines.full_batch_outlier_removed_dpsgd, (5_000, 3, 5)),
 ) + tuple(
