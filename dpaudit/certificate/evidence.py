@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ from dpaudit.report.words import (
     UNCOMPARED,
     UNHEARD,
 )
+from dpaudit.storage.opened import of_users
 
 # How audits bound the loss: by counting plain runs, by likelihoods, or by both.
 METHODS = PLAIN, LIKELIHOOD, BOTH = "plain", "likelihood", "both"
@@ -64,6 +66,7 @@ SLOWEST_RATIO = 7
 KEEPS = (
     "the program keeps what depends on the records of a run, which changed no answer of the next"
 )
+READS = "the program reads files, of which nobody established that they hold nothing private"
 WARNS = "a library warns of some data sets and not of others, by a text that holds no value"
 SHOWN_STRETCHES = 5  # Stretches of lines that a sentence names; a certificate lists all.
 
@@ -176,7 +179,7 @@ def evidence_caveats(
 ) -> list[str]:
     """Caveats on the evidence of an examination: a stand-in's audit, a clip never reached."""
     why = examination.not_examined
-    caveats = []
+    caveats = _files_read(examination)
     asks = () if examination.ran is None else examination.ran.asks
     if asks:
         more = f" and {len(asks) - SHOWN_STRETCHES} more" if len(asks) > SHOWN_STRETCHES else ""
@@ -202,6 +205,13 @@ def evidence_caveats(
     if examination.ran is not None and examination.ran.missed:
         caveats.append(_never_run(examination.ran))
     return [*caveats, *_reached(examination)]
+
+
+def _files_read(examination: Examination) -> list[str]:
+    """Files of users that the program reads; made-up records change nothing in them."""
+    files = sorted(PurePath(name).name for name in of_users(examination.opened))
+    more = f" and {len(files) - SHOWN_STRETCHES} more" if len(files) > SHOWN_STRETCHES else ""
+    return [f"{READS}: {', '.join(files[:SHOWN_STRETCHES])}{more}"] if files else []
 
 
 def _reached(examination: Examination) -> list[str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 # Ends of the names of files that are code, and not data.
 CODE = (".py", ".pyc", ".pyi", ".so", ".pyd", ".dll")
+PACKAGE = Path(__file__).resolve().parents[1]
 MAX_KEPT_BYTES = 2**26  # Bytes of a file that is restored after it was written.
 _listening: list[set[str]] = []
 _writing: list[dict[Path, bytes | None]] = []
@@ -32,6 +33,16 @@ def opened() -> Iterator[set[str]]:
     finally:
         # By identity, because two sets with the same paths are equal.
         _listening[:] = [listener for listener in _listening if listener is not paths]
+
+
+def of_users(paths: Iterable[str]) -> list[str]:
+    """Those of the files that exist and belong to no installed package and no system."""
+    roots = {sys.prefix, sys.base_prefix, str(PACKAGE), "/proc", "/sys", "/dev", "/usr", "/etc"}
+    return [
+        name
+        for name in paths
+        if not any(PurePath(name).is_relative_to(root) for root in roots) and Path(name).is_file()
+    ]
 
 
 @contextmanager

@@ -20,6 +20,8 @@ import pytest
 import dpaudit as dp
 from dpaudit.audit.examine import examine, walks
 from dpaudit.audit.examine.examination import CONTROL
+from dpaudit.certificate import evidence
+from dpaudit.certificate.evidence import READS, evidence_caveats
 from dpaudit.kernels.query import Array
 from dpaudit.storage.opened import written
 from tests.support.examined import mechanism
@@ -135,6 +137,25 @@ def test_files_are_compared_and_put_back(tmp_path: Path) -> None:
     (tmp_path / "kept.txt").write_text("of the last real run")
     said_of(into_file(tmp_path), of_rows=True)
     assert (tmp_path / "kept.txt").read_text() == "of the last real run"
+
+
+def test_a_file_that_the_program_reads_is_named_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows never change in an examination, so that nothing else can tell."""
+    other = tmp_path / "other.csv"
+    other.write_text("1\n")
+
+    def reads(value: float) -> None:
+        float(other.read_text())
+        Path(np.__file__).read_bytes()  # an installed package's
+
+    found = examine(mechanism("reading", Speaking(reads, of_rows=False)), seed=1, seconds=3)
+    assert evidence_caveats(found, (), "both")[0] == f"{READS}: other.csv"
+    silent = examine(mechanism("silent", Speaking(str, of_rows=False)), seed=1, seconds=3)
+    assert not [text for text in evidence_caveats(silent, (), "both") if text.startswith(READS)]
+    monkeypatch.setattr(evidence, "of_users", lambda paths: [])
+    assert not [text for text in evidence_caveats(found, (), "both") if text.startswith(READS)]
 
 
 def test_a_time_of_day_says_nothing_of_records() -> None:

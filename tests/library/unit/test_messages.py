@@ -195,7 +195,10 @@ def test_checks_and_caveats_of_an_examination_are_said_in_each_language(spoken: 
     texts = [*EXAMINED, *LEFT_OUT.values(), words.UNCOMPARED, DISCARDED, *MARGINS]
     texts += [f"{words.UNHEARD}, and a run on the data may: release 'x'"]
     texts += [f"{kind} of gradient" for kind in LABEL_CHECKS]
-    examination = Examination(kept=("module x: CACHE",), warned=("'odd'",), stopped=True, walked=3)
+    read = frozenset({__file__})
+    examination = Examination(
+        kept=("module x: CACHE",), warned=("'odd'",), opened=read, stopped=True, walked=3
+    )
     caveats = evidence_caveats(examination, (), "both")
     assert len(caveats) >= 4
     texts += caveats
