@@ -1,13 +1,11 @@
-"""Moments of a sampled normal pair at many frequencies: a trapezoid rule with its errors bounded.
+"""Moments of a sampled normal pair at many frequencies: a Gauss rule with its errors bounded.
 
 With the notation of :mod:`dpaudit.check.profile.sampled`, E_Q R^(c + i w) over E_Q R^c at w = j u,
-j <= J, by h sum f(k h), f(x) = R(x)^(c + i w) phi(x).  On the strip |y| <= d, m d < pi / 2,
+j <= J, of f(x) = R(x)^(c + i w) phi(x).  At |y| <= d, m d < pi / 2,
     |R(x + iy)| <= R(x),    |R(x + iy)| >= R(x) - b q exp(z),  b = 1 - cos(m d),
     |arg R(x + iy)| <= a(x) = arg(1 - q + q exp(z + i m d)),   |phi(x + iy)| <= exp(d^2 / 2) phi(x),
-m being the pair's mu, and the rule errs by at most 2 N / (exp(2 pi d / h) - 1), N the integral of
-these bounds (Trefethen, Weideman 2014, Theorem 5.1).  N by rectangles: a, R and q exp(z) rise with
-x, phi falls from 0 on either side.  Beyond the ends: R <= 1 for z <= 0, R <= exp(z) for z >= 0,
-and R - b q exp(z) >= 1 - q.
+m being the pair's mu: a, R and q exp(z) rise with x, phi falls from 0 on either side.  Beyond the
+ends: R <= 1 for z <= 0, R <= exp(z) for z >= 0, and R >= 1 - q.
 A loss in floats is off by its own rounding, by its share of the exponent's, and by q's times
 |1 - 1 / R|, which is large where R is near 0: rates next to 1 are refused.
 Sums in floats: w enters as exp(i w l) - 1 with l the loss from its mean, so that the error of a
@@ -27,7 +25,6 @@ EXPONENT = 34.0  # nats: a rule errs by e^-34, below a float's rounding
 FREQUENCIES = 256  # frequencies that are computed at a time
 MOST_POINTS = 300_000  # points of a rule: memory
 MOST_PRODUCTS = 2 * 10**9  # points times frequencies: some seconds
-LARGEST_RISE = 200.0  # nats by which an integrand may rise off the real line
 # Panels: nodes in each, radians of phase that each spans, points of the first survey.
 DEGREE, FOLLOWED, SCOUTS = 28, 11.0, 8000
 # Smallest and largest q: beyond them floats lose the relative precision of q or of 1 - q.
@@ -69,9 +66,9 @@ def _share(pair: Sampled, x: Floats) -> Floats:
     return shares
 
 
-def _log_bound(pair: Sampled, x: Floats, turn: float, fastest: float) -> Floats:
-    """:func:`_log_most` on each cell between neighbouring points."""
-    return _log_most(pair, x[:-1], x[1:], np.full(len(x) - 1, turn), fastest)
+def _log_bound(pair: Sampled, x: Floats) -> Floats:
+    """:func:`_log_most` on each cell between neighbouring points of the line."""
+    return _log_most(pair, x[:-1], x[1:], np.zeros(len(x) - 1), 0.0)
 
 
 def _log_most(pair: Sampled, low: Floats, high: Floats, turn: Floats, fastest: float) -> Floats:
@@ -85,68 +82,15 @@ def _log_most(pair: Sampled, low: Floats, high: Floats, turn: Floats, fastest: f
     return logs
 
 
-def _log_tails(pair: Sampled, ends: tuple[float, float], turn: float, fastest: float) -> float:
-    """Log of the integral of :func:`_log_most` beyond two points on either side of mu / 2."""
-    c, mu = pair.power, pair.mu
-    lifted = max(-c, 0.0) * -math.log1p(-pair.rate) + fastest * turn
-    low = float(special.log_ndtr(ends[0])) + lifted
-    grown = max(c, 0.0)
-    high = float(special.log_ndtr(grown * mu - ends[1])) + grown * (grown - 1) * mu * mu / 2
-    return float(np.logaddexp(low, high + lifted))
-
-
 def _log_sum(logs: Floats) -> float:
     top = float(logs.max())
     return top + math.log(float(np.exp(logs - top).sum()))
 
 
-def _place(pair: Sampled, fastest: float, exponent: float) -> tuple[float, float, Floats]:
-    """Half width d of the strip, step h, and the points k h of the trapezoid rule.
-
-    They keep the rule's error near exp(-``exponent``) at frequencies up to ``fastest`` with few
-    points.  The caller bounds the error that results, so that these choices need no proof.
-
-    Errors: NotConfirmed where the rule needs more than ``MOST_POINTS`` points.
-    """
-    mu, c = pair.mu, pair.power
-    lifted = max(-c, 0.0) * -math.log1p(-pair.rate)
-    best: tuple[float, float] = (0.0, 0.0)
-    reach = math.sqrt(2 * (exponent + LARGEST_RISE + lifted))
-    coarse = np.arange(-reach, reach + max(c, 1.0) * mu + 0.05, 0.05)
-    if len(coarse) > MOST_POINTS:
-        raise NotConfirmed("a tilt that is too large")
-    log_total = _log_sum(_log_bound(pair, coarse, 0.0, 0.0))
-    for k in range(40):
-        d = min(2.0, 0.45 * math.pi / mu) * 0.75**k
-        rise = _log_sum(_log_bound(pair, coarse, mu * d, fastest)) - log_total + d * d / 2
-        step = 2 * math.pi * d / (rise + exponent + 4)
-        if step > best[1] and fastest * mu * d < LARGEST_RISE:
-            best = d, step
-    d, step = best[0], min(best[1], 0.2)
-    if step <= 0 or len(coarse) * 0.05 / step > MOST_POINTS:
-        raise NotConfirmed("too many points")
-    reach = math.sqrt(2 * (exponent + 6 + lifted + fastest * mu * d))
-    first, last = -reach, reach + max(c, 1.0) * mu
-    points = np.arange(math.floor(first / step), math.ceil(last / step) + 1) * step
-    return d, step, points.astype(np.float64)
-
-
-def _trapezoid(
-    pair: Sampled, fastest: float, exponent: float
-) -> tuple[Floats, Floats, float, float]:
-    """Points, logs of their weights, and logs of two errors: the rule's, and of what is cut off."""
-    d, step, x = _place(pair, fastest, exponent)
-    ends = (float(x[0]), float(x[-1]))
-    inside = _log_sum(_log_bound(pair, x, pair.mu * d, fastest)) + math.log(step)
-    size = np.logaddexp(inside, _log_tails(pair, ends, pair.mu * d, fastest)) + d * d / 2
-    turns = 2 * math.pi * d / step
-    rule = float(size) - turns - math.log(-math.expm1(-turns)) + math.log(2)
-    return x, np.full(len(x), math.log(step)), rule, _log_tails(pair, ends, 0.0, 0.0) + 1
-
-
 def _panels(pair: Sampled, fastest: float, exponent: float) -> tuple[Floats, Floats, float, float]:
-    """As :func:`_trapezoid`, for outcomes up to a cap, by Gauss-Legendre panels.
+    """Points, logs of their weights, and logs of two errors: the rule's, and of what is cut off.
 
+    Gauss-Legendre panels, up to the cap where there is one.
     A panel spans about ``FOLLOWED`` radians of the integrand's phase.
 
     On a panel of half width H the rule of n nodes errs by at most (64 / 15) H M rho^(-2 n) /
@@ -156,10 +100,11 @@ def _panels(pair: Sampled, fastest: float, exponent: float) -> tuple[Floats, Flo
     c, mu = pair.power, pair.mu
     lifted = max(-c, 0.0) * -math.log1p(-pair.rate)
     reach = math.sqrt(2 * (exponent + 10 + lifted))
-    x = np.linspace(-reach, pair.cap, SCOUTS)
+    x = np.linspace(-reach, min(reach + max(c, 1.0) * mu, pair.cap), SCOUTS)
     logs = c * _loss(pair, x) - x * x / 2
     missing = logs.max() - logs
-    count = int(np.flatnonzero(missing < exponent + 10)[-1]) + 2
+    few = int(np.flatnonzero(missing < exponent + 10)[-1]) + 2
+    count = SCOUTS if math.isinf(pair.cap) else few
     x, missing = x[:count], np.minimum(missing[:count], 30.0)
     speed = (fastest + abs(c)) * mu * _share(pair, x) / (FOLLOWED + 0.3 * missing)
     speed = np.maximum(speed, max(1.0, 2.5 * mu) / 2)
@@ -196,8 +141,14 @@ def _log_outside(pair: Sampled, first: float, last: float) -> float:
     below = float(special.log_ndtr(first)) + lifted
     if last >= pair.cap:
         return below + 1
-    x = np.linspace(last, pair.cap, SCOUTS)
-    beyond = _log_sum(_log_bound(pair, x, 0.0, 0.0)) + math.log(float(x[1] - x[0]))
+    if math.isinf(pair.cap):
+        grown, mu = max(pair.power, 0.0), pair.mu
+        tail = float(special.log_ndtr(grown * mu - max(last, mu / 2)))
+        tail += grown * (grown - 1) * mu * mu / 2
+        beyond = float(np.logaddexp(float(special.log_ndtr(-last)) + lifted, tail))
+    else:
+        x = np.linspace(last, pair.cap, SCOUTS)
+        beyond = _log_sum(_log_bound(pair, x)) + math.log(float(x[1] - x[0]))
     return float(np.logaddexp(below, beyond)) + 1
 
 
@@ -219,8 +170,7 @@ def moments(pair: Sampled, times: float, unit: float, count: int) -> tuple[Array
     if not (RATES[0] <= pair.rate <= RATES[1] and pair.mu >= RATES[0]):
         raise NotConfirmed("a rate or a mu that floats do not hold")
     fastest = unit * count
-    quadrature = _panels if math.isfinite(pair.cap) else _trapezoid
-    x, log_widths, log_off, log_beyond = quadrature(pair, fastest, EXPONENT + math.log(times))
+    x, log_widths, log_off, log_beyond = _panels(pair, fastest, EXPONENT + math.log(times))
     if len(x) * count > MOST_PRODUCTS:
         raise NotConfirmed("too many products")
     loss = _loss(pair, x)
@@ -249,8 +199,7 @@ def log_between(pair: Sampled, w: Floats) -> Floats:
     1 - cos(a + b) <= 2 (1 - cos a) + 2 (1 - cos b).  Last, f(u) <= E min(4, u^2 (L - m)^2).
     Errors: NotConfirmed where that takes too many points.
     """
-    quadrature = _panels if math.isfinite(pair.cap) else _trapezoid
-    x, log_widths, log_off, log_beyond = quadrature(pair, float(w[-1]), EXPONENT)
+    x, log_widths, log_off, log_beyond = _panels(pair, float(w[-1]), EXPONENT)
     loss = _loss(pair, x)
     logs = pair.power * loss - x * x / 2 + log_widths - math.log(2 * math.pi) / 2
     log_whole = _log_sum(logs)
@@ -268,7 +217,7 @@ def log_between(pair: Sampled, w: Floats) -> Floats:
     energy = (1 - size) * (1 + size)
     # Panels reach a little beyond their nodes.
     cells = np.linspace(float(x[0]) - 0.1, min(float(x[-1]) + 0.1, pair.cap), SCOUTS)
-    mass = np.exp(_log_bound(pair, cells, 0.0, 0.0) - log_whole) * np.diff(cells) * OUTWARD
+    mass = np.exp(_log_bound(pair, cells) - log_whole) * np.diff(cells) * OUTWARD
     far = np.abs(_loss(pair, cells) - mean) + UNIT * bend(pair, cells, _loss(pair, cells))
     far = np.maximum(far[1:], far[:-1])
     root = np.sqrt(np.minimum(np.outer(np.diff(w), far) ** 2, 4.0) @ mass + 4 * off)

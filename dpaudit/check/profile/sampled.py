@@ -197,38 +197,6 @@ def beyond(factor: Capped, count: int) -> Beyond:
     return Beyond(mass, mean, end, chord, last)
 
 
-def capped(pair: Pair, t: Ball, s: Ball, cap: float) -> tuple[Ball, Ball]:
-    """Upper bounds of E exp(s min(L, L(cap))) and of P(x > cap), tilted by t; not for swaps."""
-    mu, rate, added = _parameters(pair)
-    if added:
-        raise NotConfirmed("losses of the swapped pair are bounded")
-    power = float((1 + t).mid())
-    ends = _ends(pair, power)
-    end = max(ends[1], cap + 1)
-    total = moment(pair, t)
-    rare = _integral(pair, 1 + t, (cap, end)).real
-    rare = (rare + _outside(pair, math.nextafter(power, math.inf), (ends[0], end))).upper()
-    wider = _ends(pair, float((1 + t + s).mid()))
-    inside = _integral(pair, 1 + t + s, (wider[0], cap)).real
-    inside += _outside(pair, 1.0, (wider[0], 1e6)).upper()
-    largest = (1 - rate + rate * (mu * cap - mu * mu / 2).exp()).log()
-    return (inside + (s * largest).exp() * rare) / total, rare / total
-
-
-def quantile(pair: Pair, t: Ball, log_mass: float) -> float:
-    """About where the tilted law has mass exp(log_mass) above; any point is sound."""
-    mu, rate, _ = (float(v.mid()) if k < 2 else v for k, v in enumerate(_parameters(pair)))
-    power = float(_power(pair, t).mid())
-    x = np.linspace(*_ends(pair, power), 4000)
-    logs = -x * x / 2 + power * np.log1p(rate * np.expm1(np.minimum(mu * x - mu * mu / 2, 700.0)))
-    masses = np.exp(logs - logs.max())
-    above = np.cumsum(masses[::-1])[::-1] / masses.sum()
-    rare = np.flatnonzero(above < math.exp(log_mass))
-    if not len(rare):
-        raise NotConfirmed("no point is so rare")
-    return float(x[rare[0]])
-
-
 # --- decay ---------------------------------------------------------------------------------------
 
 

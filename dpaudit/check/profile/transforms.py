@@ -36,13 +36,11 @@ from dpaudit.check.profile.sampled import (
     Factor,
     Pairs,
     beyond,
-    capped,
     is_sampled,
     left_out,
     mass_beyond,
     moment,
     parameters_at,
-    quantile,
 )
 from dpaudit.check.profile.whole import is_discrete
 from dpaudit.exact import Number
@@ -379,8 +377,7 @@ def _finite(factors: Factors) -> tuple[Ball, Ball]:
 def _half_window(factors: Factors, t: Ball, low: Ball, high: Ball) -> Ball:
     """l with tilted mass exp(-FOLDED) at most beyond low + l, and below high - l."""
     unit = math.sqrt(2 * FOLDED / max(_spread(factors, t), 1e-300))
-    above, below = _reach(factors, t, low, unit), _reach(factors, t, high, -unit)
-    return max(above.min(_capped_reach(factors, t, low, unit)), below)
+    return max(_reach(factors, t, low, unit), _reach(factors, t, high, -unit))
 
 
 def _spread(factors: Factors, t: Ball) -> float:
@@ -393,30 +390,6 @@ def _spread(factors: Factors, t: Ball) -> float:
             break
         d *= 16
     return float(bent.mid()) / d / d
-
-
-def _capped_reach(factors: Factors, t: Ball, at: Ball, unit: float) -> Ball:
-    """As ``_reach`` upwards: no loss is beyond a cap, but with mass exp(-FOLDED - 1) in all."""
-    import flint
-
-    ((pair, times), *others) = factors
-    if others or not is_sampled(pair) or isinstance(pair, Capped) or pair.is_swapped:
-        return flint.arb("inf")
-    cap = quantile(pair, t, -FOLDED - 2 - math.log(times))
-    best, share = flint.arb("inf"), 2.0
-    for _ in range(16):
-        share *= 0.6
-        try:
-            grown, rare = capped(pair, t, ball(unit * share), cap)
-        except NotConfirmed:
-            continue
-        if not times * rare < (-ball(FOLDED + 1)).exp():
-            break
-        distance = ((times * grown.log() + FOLDED + 1) / (unit * share) - at).upper()
-        if distance > best:
-            break
-        best = distance
-    return best
 
 
 def _reach(factors: Factors, t: Ball, at: Ball, unit: float) -> Ball:

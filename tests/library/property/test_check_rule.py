@@ -210,7 +210,7 @@ def test_bounds_of_many_rounds_meet(seed: int) -> None:
 # --- moments -------------------------------------------------------------------------------------
 
 
-def misses(pair: Pair, tilt: float, unit: float, count: int, at: Sequence[int]) -> float:
+def misses(pair: sampled.Factor, tilt: float, unit: float, count: int, at: Sequence[int]) -> float:
     """How many of its own errors a moment of the rule is off at most, by Arb's integrals."""
     with flint.ctx.workprec(192):
         t = ball(tilt)
@@ -263,26 +263,26 @@ def test_rates_next_to_one_are_refused_and_would_be_wrong(monkeypatch: pytest.Mo
     assert misses(*case) > 1e3
 
 
-@pytest.mark.parametrize("term", ["_log_bound", "_log_tails"])
-def test_the_rule_needs_its_terms(term: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a coarse step, or of few points: charged, all is well; not charged, it is seen."""
-    placed = rule._place
-
-    def worse(*given: Any) -> Any:
-        d, step, x = placed(*given)
-        if term == "_log_tails":
-            return d, step, x[np.abs(x) < 3]
-        return d, 3 * step, x[(np.round(x / step) % 3) == 0]
-
-    monkeypatch.setattr(rule, "_place", worse)
-    case = (STEEP, 2.0, 1.0, 40, (10, 40))
+@pytest.mark.parametrize("cap", [math.inf, 6.0])
+def test_the_rule_needs_what_is_outside(cap: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of short panels: charged, all is well; not charged, it is seen."""
+    monkeypatch.setattr(rule, "EXPONENT", -8.0)
+    pair = STEEP if math.isinf(cap) else sampled.Capped(STEEP, cap)
+    case = (pair, 2.0, 1.0, 40, (10, 40))
     assert misses(*case) <= 1
-    bound = getattr(rule, term)
+    bound = rule._log_outside
+    monkeypatch.setattr(rule, "_log_outside", lambda *given: bound(*given) - 80)
+    assert misses(*case) > 1
 
-    def uncharged(*given: Any) -> Any:
-        return bound(*given) - 80
 
-    monkeypatch.setattr(rule, term, uncharged)
+def test_the_rule_needs_its_ellipses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Panels that are too long for their phase are refused; not charged, they are wrong."""
+    monkeypatch.setattr(rule, "FOLLOWED", 1e3)
+    case = (STEEP, 2.0, 8.0, 40, (10, 40))
+    with pytest.raises(NotConfirmed, match="panels"):
+        misses(*case)
+    bound = rule._log_most
+    monkeypatch.setattr(rule, "_log_most", lambda *given: bound(*given) - 200)
     assert misses(*case) > 1
 
 

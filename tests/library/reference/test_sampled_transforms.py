@@ -15,7 +15,7 @@ import pytest
 
 from dpaudit.check.profile.cells import NotConfirmed, ball
 from dpaudit.check.profile.conversions import confirm_lower, confirm_upper
-from dpaudit.check.profile.sampled import Pairs, capped, quantile
+from dpaudit.check.profile.sampled import Pairs
 from dpaudit.check.profile.transforms import (
     LEFT_OUT_BY_PAIRS,
     MOST_BY_RULE,
@@ -371,22 +371,3 @@ def test_delta_and_epsilon_agree() -> None:
     assert found is not None
     # The end leaves the checker room, a millionth of delta.
     assert found.lower <= delta <= found.upper * (1 + F(11, 10**7))
-
-
-@pytest.mark.parametrize(("noise", "rate", "tilt"), [("1", "0.01", 6), ("0.7", "0.1", 2)])
-def test_the_checker_s_caps_of_a_sampled_loss_by_quadrature(
-    noise: str, rate: str, tilt: int
-) -> None:
-    """Tilted mass beyond a quantile, and E exp(s min(L, L(cap))), each within one percent."""
-    pair, mu, q = sampled(noise, rate), 1 / float(noise), float(rate)
-    x = np.linspace(-12, 24, 400_001)
-    logs = np.log1p(q * np.expm1(mu * x - mu * mu / 2))
-    weights = np.exp(-x * x / 2 + (1 + tilt) * logs)
-    weights /= weights.sum()
-    cap = quantile(pair, flint.arb(tilt), -20.0)
-    assert math.log(weights[x > cap].sum()) == pytest.approx(-20.0, abs=0.6)
-    grown, rare = capped(pair, flint.arb(tilt), flint.arb(3), cap)
-    exact = float((weights * np.exp(3 * np.where(x > cap, logs[x <= cap][-1], logs))).sum())
-    assert exact * (1 - 1e-6) <= float(grown.upper()) <= 1.01 * exact
-    assert weights[x > cap].sum() * (1 - 1e-3) <= float(rare.upper())
-    assert float(rare.upper()) <= 1.01 * weights[x >= cap - 1e-4].sum()
