@@ -136,7 +136,7 @@ def _variance_bound(variance: float, size: int, among: int) -> float:
 
 
 def _variance_of_some(variance: float, size: int, among: int) -> float:
-    shape, half, squares = 0.5, size / 2, variance * size
+    shape, half, squares = SCALE_SHAPE, size / 2, variance * size
     evidence = shape * math.log(shape) - math.lgamma(shape) + math.lgamma(shape + half)
     evidence += squares / 2
     return (shape + half) * math.log(shape + squares / 2) - evidence + math.log(2)

@@ -97,10 +97,6 @@ def _widened(made: Cells, nodes: Sequence[int]) -> Cells:
     )
 
 
-def _atoms(pair: Pair, grid: Grid) -> Cells:
-    return mixed_atoms(pair, ball(1), grid)
-
-
 def mixed_atoms(pair: Pair, r: Ball, grid: Grid) -> Cells:
     """((1 - r) Q + r P, Q) for outcomes (P, Q)."""
     outcomes, outside = outcomes_of(pair, grid)

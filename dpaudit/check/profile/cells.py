@@ -107,6 +107,18 @@ def both_up(mass: Mass) -> tuple[float, float]:
     return up(mass[0]), up(mass[1])
 
 
+def split(losses: Floats, p: Floats, h: float, first: int, count: int) -> tuple[Floats, Floats]:
+    """P masses for the lower and the upper node of the cells that losses lie in.
+
+    Both masses of a loss are kept.  ``count`` cells from node ``first`` on hold all losses.
+    """
+    node = np.clip(np.floor(losses / h).astype(np.int64), first, first + count - 1)
+    remainder = np.clip(losses - node * h, 0.0, h)
+    parts = np.expm1(h - remainder) / math.expm1(h), np.expm1(-remainder) / math.expm1(-h)
+    a, b = (np.bincount(node - first, p * part, count).astype(np.float64) for part in parts)
+    return a, b
+
+
 def mixture(mass: Mass, r: Ball) -> Mass:
     """Masses under ((1 - r) Q + r P, Q)."""
     p, q = mass

@@ -28,7 +28,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from dpaudit.check.profile.cells import UNIT, Ball, Cells, Grid, NotConfirmed, ball
+from dpaudit.check.profile.cells import UNIT, Ball, Cells, Grid, NotConfirmed, ball, split
 from dpaudit.exact import is_symbolic
 from dpaudit.exact.arrays import Floats, np
 from dpaudit.pairs.core import Report
@@ -185,7 +185,9 @@ def _spread(
         p *= (masses * counted[part, None])[kept_terms]
         even = ((n % 2 == 0) & (j == 0))[kept_terms]
         on[0] += p[even].sum()
-        _split(losses[~even], p[~even], grid.h, a, b)
+        lower, upper = split(losses[~even], p[~even], grid.h, 0, count)
+        a += lower
+        b += upper
     lost = min(grid.tail, SMALLEST) * (1 + 1e-9)
     # Sums within a block, over blocks, and products of ratios.
     relative = all_rows.relative + UNIT * (BLOCK + len(t) + 25 * (len(middle) + width) + 256)
@@ -200,14 +202,6 @@ def _float(value: Ball) -> float:
     if value != 0 and not float(value.rad()) <= UNIT * abs(nearest):
         raise NotConfirmed("a number that is not sharp")
     return nearest
-
-
-def _split(losses: Floats, p: Floats, h: float, a: Floats, b: Floats) -> None:
-    """P masses to the two nodes of their cells, so that both masses are kept."""
-    node = np.minimum((losses / h).astype(np.int64), len(a) - 1)
-    remainder = np.clip(losses - node * h, 0.0, h)
-    a += np.bincount(node, p * np.expm1(h - remainder) / math.expm1(h), len(a))
-    b += np.bincount(node, p * np.expm1(-remainder) / math.expm1(-h), len(b))
 
 
 def _mirrored(half: Cells, h: float, lost: float) -> Cells:

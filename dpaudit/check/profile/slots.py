@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from dpaudit.check.profile.cells import UNIT, Ball, Cells, Grid, NotConfirmed, ball
+from dpaudit.check.profile.cells import UNIT, Ball, Cells, Grid, NotConfirmed, ball, split
 from dpaudit.exact import Number, is_symbolic
 from dpaudit.exact.arrays import Floats, Integers, np
 from dpaudit.pairs import Pair
@@ -57,13 +57,7 @@ def slots_below(pair: Pair, grid: Grid) -> Cells:
     count = math.ceil(float(losses.max()) / grid.h) + 1 - first
     if not count < MOST_SUMS:
         raise NotConfirmed("too many cells")
-    node = np.clip(np.floor(losses / grid.h).astype(np.int64), first, first + count - 1)
-    remainder = np.clip(losses - node * grid.h, 0.0, grid.h)
-    parts = (
-        np.expm1(grid.h - remainder) / math.expm1(grid.h),
-        np.expm1(-remainder) / math.expm1(-grid.h),
-    )
-    a, b = (np.bincount(node - first, p * part, count).astype(np.float64) for part in parts)
+    a, b = split(losses, p, grid.h, first, count)
     shift = UNIT * (32 + 8 * float(np.max(np.abs(losses)))) + 2 * error
     relative = UNIT * (64 + len(p)) + 2 * error
     return Cells(first, a, b, np.zeros(count + 1), outside, outside, relative, shift)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 
-from dpaudit.check.profile.cells import UNIT, Cells, Grid, NotConfirmed, ball
+from dpaudit.check.profile.cells import UNIT, Cells, Grid, NotConfirmed, ball, split
 from dpaudit.check.profile.clones import (
     FARTHEST,
     MOST_CELLS,
@@ -53,14 +53,7 @@ def tallied(pair: Tally, grid: Grid) -> Cells:
     low, high_end = math.floor(losses[0] / grid.h) - 1, math.ceil(losses[-1] / grid.h) + 1
     if high_end - low > MOST_CELLS or len(p) > MOST_OUTCOMES:
         raise NotConfirmed("too many outcomes")
-    node = np.clip(np.floor(losses / grid.h).astype(np.int64), low, high_end - 1)
-    remainder = np.clip(losses - node * grid.h, 0.0, grid.h)
-    count = high_end - low
-    to_lower = np.expm1(grid.h - remainder) / math.expm1(grid.h)
-    to_upper = np.expm1(-remainder) / math.expm1(-grid.h)
-    a, b = (
-        np.bincount(node - low, p * part, count).astype(np.float64) for part in (to_lower, to_upper)
-    )
+    a, b = split(losses, p, grid.h, low, high_end - low)
     lost = min(grid.tail, SMALLEST) * (1 + 1e-9)
     shift = UNIT * (32 + 8 * float(np.max(np.abs(losses))))
     relative = UNIT * (25 * len(law) + len(p) + 64)

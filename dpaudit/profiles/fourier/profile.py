@@ -25,7 +25,6 @@ MAX_TILT = 16.0  # The largest tilt there.
 TILT_RATIO = 0.2  # tilts are kept at ratios of e^.2
 LESS_TILTED = (0, 1, 2, 3, 5)  # Smaller tilts that are tried, in steps of ``TILT_RATIO``.
 SMALL_ERROR = 1e-2  # Errors below this share of a bound are small enough.
-GOOD_ROUNDING = 1e-6  # Relative rounding error up to which a sum is not repeated with another tilt.
 LARGEST_STEP = 0.125  # nats of a cell
 LEAST_LOG = -690.0  # Log of about the smallest positive float.
 
