@@ -13,7 +13,7 @@ Source: Alghamdi, Gomez, Asoodeh, Calmon, Kosut, Sankar 2023 (saddle-point accou
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias
@@ -137,29 +137,34 @@ def line_of(cumulants: Sequence[Cumulant], epsilon: float) -> Line:
 class Excess:
     """How far choices of noise exceed a budget of (epsilon, delta), as log of delta over its own.
 
-    ``leaves``: at an amount, by label, the leaf of each kind that a part may have, with its rho.
-    ``fixed``: the rho of noise that no amount changes.
+    ``leaf``: a part's leaf of its first (0) or second kind (1) at an amount, with its rho, by the
+    part's label.  ``fixed``: the rho of noise that no amount changes.
     """
 
     epsilon: float
     delta: float
-    leaves: Callable[[float], Mapping[str, Sequence[tuple[Any, float]]]]
+    labels: Sequence[str]
+    leaf: Callable[[str, int, float], tuple[Any, float]]
     fixed: float
 
     def __call__(self, amount: float, choices: Sequence[frozenset[str]]) -> list[float]:
         """One number for each choice of the parts that have their second kind; most <= 0 keep."""
-        leaves = self.leaves(amount)
-        first = [cumulant_of(*kinds[label in choices[0]]) for label, kinds in leaves.items()]
+
+        @cache
+        def leaf(label: str, kind: int) -> tuple[Any, float]:
+            return self.leaf(label, kind, amount)
+
+        first = [cumulant_of(*leaf(label, int(label in choices[0]))) for label in self.labels]
         line = line_of([*first, lambda s: self.fixed * s * (s + 1)], self.epsilon)
 
         @cache
         def on_line(label: str, kind: int) -> Numbers:
-            return cumulant_of(*leaves[label][kind])(line.s)
+            return cumulant_of(*leaf(label, kind))(line.s)
 
         excesses = []
         for choice in choices:
-            chosen = {label: int(label in choice) for label in leaves}
-            pure = [_pure(leaves[label][kind][0]) for label, kind in chosen.items()]
+            chosen = {label: int(label in choice) for label in self.labels}
+            pure = [_pure(leaf(*each)[0]) for each in chosen.items()]
             if not self.fixed and sum(pure) <= self.epsilon:
                 excesses.append(-FARTHEST)
                 continue

@@ -677,7 +677,9 @@ def _excess(
     claimed = part * float(Claim(release.budget, by="plan").value)
     if isinstance(release.budget, ApproxDP):
         delta = max(float(release.budget.delta) - threshold_delta, SMALLEST_DELTA)
-        return Excess(claimed, delta, _kinds(release, shares), _fixed_rho(release, shares))
+        labels = [label for label, (part, _) in shares.items() if not isinstance(part, Declared)]
+        leaf = _leaf_of(release, shares)
+        return Excess(claimed, delta, labels, leaf, _fixed_rho(release, shares))
 
     def known(amount: float, choices: Sequence[frozenset[str]]) -> list[float]:
         excesses = []
@@ -692,24 +694,18 @@ def _excess(
     return known
 
 
-def _kinds(
-    release: Release, shares: _Shares
-) -> Callable[[float], dict[str, list[tuple[Leaf, float]]]]:
-    """The leaves of each kind that a part may have, at an amount, with their rho."""
+def _leaf_of(release: Release, shares: _Shares) -> Callable[[str, int, float], tuple[Leaf, float]]:
+    """A part's leaf of its own kind (0) or with Laplace noise (1) at an amount, with its rho."""
 
-    def leaves(amount: float) -> dict[str, list[tuple[Leaf, float]]]:
-        by_label = {}
-        for label, (part, share) in shares.items():
-            if not isinstance(part, Declared):
-                rho = amount * float(share)
-                kinds = [part]
-                if isinstance(part, Vector | Thresholded) and not part.noise:
-                    kinds.append(replace(part, noise=LAPLACE))
-                leaves_made = (_leaf(kind, rho, release.adjacency, pure=False) for kind in kinds)
-                by_label[label] = [(leaf, rho) for leaf in leaves_made]
-        return by_label
+    def leaf(label: str, kind: int, amount: float) -> tuple[Leaf, float]:
+        part, share = shares[label]
+        assert not isinstance(part, Declared)  # noqa: S101  (no amount changes its noise)
+        rho = amount * float(share)
+        if kind and not isinstance(part, Choice):
+            part = replace(part, noise=LAPLACE)
+        return _leaf(part, rho, release.adjacency, pure=False), rho
 
-    return leaves
+    return leaf
 
 
 def _fixed_rho(release: Release, shares: _Shares) -> float:

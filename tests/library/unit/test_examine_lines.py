@@ -132,3 +132,14 @@ def test_another_tracer_is_left_alone() -> None:
         assert lines.found is None
     finally:
         sys.settrace(before)
+
+
+def test_a_program_of_the_library_is_not_traced() -> None:
+    """It has no lines of its own, and tracing takes as long again as what it traces."""
+    before = sys.gettrace()
+    with Lines(Branching()) as lines:
+        assert lines.own
+        assert (sys.gettrace() is not before) is (before is None)
+    with Lines(dp.ClippedMean(lambda values: values[None], 1.0, divisor=1)) as lines:
+        assert not lines.own
+        assert sys.gettrace() is before

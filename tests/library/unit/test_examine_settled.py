@@ -109,6 +109,24 @@ def test_an_engine_that_bounds_too_little_is_still_found(
     )
 
 
+def test_equal_records_are_asked_of_the_engine_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    real = program.exact_values
+    monkeypatch.setattr(
+        program, "exact_values", lambda *arguments: asked.append(0) or real(*arguments)
+    )
+    order = order_of(RELEASE.plan())
+    assert order.suite is not None
+    first, reader = order.suite.neighbours.first, program.GeneratedTables(RELEASE)
+    asked.clear()
+    values = [
+        reader.values(Records(first.values, present))
+        for present in (first.present, first.present, ~first.present)
+    ]
+    assert len(asked) == 2
+    assert values[0] == values[1] != values[2]
+
+
 def test_a_query_of_a_user_or_one_that_stays_behind_is_searched_on() -> None:
     settled = {
         "bounded": True,

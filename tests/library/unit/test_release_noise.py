@@ -47,9 +47,11 @@ def test_an_estimate_is_near_the_composition(noises: Any, epsilon: Any, delta: A
     ]
     budget = ApproxDP(epsilon, Fraction(delta))
     plan, cost = planned(items, budget), float(budget.epsilon)
-    leaves = {k: [(leaf, 0.0)] for k, leaf in plan.leaves.items()}
+    leaves = plan.leaves
     for part in (0.97, 1.03):
-        excess = Excess(cost * part, float(budget.delta), lambda _: leaves, 0.0)
+        excess = Excess(
+            cost * part, float(budget.delta), [*leaves], lambda label, *_: (leaves[label], 0.0), 0.0
+        )
         assert (excess(1.0, [frozenset()])[0] > 0) is (part < 1)
 
 
