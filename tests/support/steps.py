@@ -379,6 +379,14 @@ BUGS: dict[str, Planted] = {
         "self.center, self.width = self.features.mean(0), self.features.std(0)",
         ("outside_the_batch",),
     ),
+    "NumPy: a step length from the loss on all records": Planted(
+        NUMPY, "        update = (total + noise) / BATCH\n",
+        "        update = getattr(self, 'rate', 1.0) * (total + noise) / BATCH\n"
+        "        margins = self.features @ self.weights + self.bias\n"
+        "        losses = np.logaddexp(0, margins) - self.labels * margins\n"
+        "        self.rate = 0.5 if losses.mean() > 0.8 else 1.0\n",
+        ("outside_the_batch",), "self.features @ self.weights",
+    ),
     "NumPy: gradients are not zeroed": Planted(
         MOMENTUM, "        self.total = np.zeros_like(self.w)\n        for start",
         "        for start", ("comes_back",), "self.total +=",

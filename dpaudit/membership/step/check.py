@@ -25,6 +25,7 @@ from dpaudit.membership.step.places import (
     BATCHES,
     CLIPS,
     COUNTS,
+    KEPT,
     NOISES,
     READS,
     SEEDS,
@@ -55,7 +56,7 @@ _ALIKE = 0.02  # relative difference of two effects that are the same but for ro
 _LINKED = 3.5  # deviations of a correlation with the noise: beyond, means are compared instead
 _ONE_DRAW = 0.95  # correlation of two steps whose noise is one
 _TINY = 1e-2  # of a probe's features: a record that moves a step little
-_PAIRED = 18  # records that are added one by one to _QUIET others, to be as many and more
+_FEW = 4  # sizes of the smallest batches, of no record and more
 _CROWD = 100  # copies of one record, to see whether their sum is clipped
 _GROWN = 5.0  # times a hundredfold record moves a step more: no norm bounds it
 _SINGLE = 4e-7  # of a parameter: the rounding of a difference in single precision
@@ -433,27 +434,26 @@ class Check:
         return self._size(one - other) <= _ALIKE * self._size(other)
 
     def _neighbours(self, effective: list[Batch]) -> Iterator[tuple[list[Batch], Batch]]:
-        """Batches, each of which holds one record more than the one before, and that record.
+        """Batches, each of which holds one record more or less than the one before, and a record.
 
-        Records of one kind are added to those of another until they are more than half, at which a
-        median, a mean, a largest norm or a class's share of the batch has moved; new records come
-        last or first, as a step may keep only some.
+        Batches of two kinds of records hold any share of each, at one of which a median, a mean, a
+        largest norm or a class's share moves; new records come last or first, as a step may keep
+        only some.  All are of few sizes, for each of which JAX compiles a step.
         """
         count = self._scaled_count
         probes = list(self._probes())
         own, other = probes[-2 * count : -count], probes[-count:]
         tiny = self._times(own[0], own[0].labels, _TINY)
-        yield [self.base + self.usual.take(slice(0, k)) for k in range(_QUIET)], self.usual
+        yield [self.base + self.usual.take(slice(0, k)) for k in range(_FEW)], self.usual
         for probe in effective:
             yield [self.usual, self.usual + probe], probe
         crowd = self._crowd(own[-1])
-        for more in (other[-1] + crowd, crowd + other[-1]):
-            yield [crowd, more], other[-1]
-        for first, later in ((tiny, other[-1]), (own[-2:][0], other[-1]), (other[-1], own[0])):
-            base = first.take(np.zeros(_QUIET, dtype=np.intp))
-            added = [later.take(np.zeros(k, dtype=np.intp)) for k in range(_PAIRED)]
-            yield [base + more for more in added], later
-            yield [more + base for more in added], later
+        yield [other[-1] + crowd, crowd, crowd + other[-1]], other[-1]
+        for first, later in ((tiny, other[-1]), (own[-2:][0], other[-1])):
+            both = first + later
+            for share in range(len(self.usual) + 1):
+                base = both.take((np.arange(len(self.usual)) < share).astype(np.intp))
+                yield [first + base, base, base + later], later
 
     def _named_crowd(self, probe: Batch, mu: float) -> None:
         if any(fault.kind in ("noise_by_count", "batch_norm") for fault in self.faults):
@@ -684,7 +684,7 @@ class Check:
     # --- what lies outside of the batch ----------------------------------------------------------
 
     def _outside(self) -> None:
-        """A record of the data that is in no batch must move nothing."""
+        """A record of the data that is in no batch must move nothing, in later steps neither."""
         if not self.paired:
             return
         last = len(self.data) - 1
@@ -697,10 +697,10 @@ class Check:
             labels[last] = huge.labels[0]
         changed = Data(features, labels)
         try:
-            moved = self.observed([self.usual], 1, changed)
+            moved = self.observed([self.usual] * _STEPS, 1, changed)
         except Exception:  # noqa: BLE001 (of the program)
             return
-        usual = self.observed([self.usual], 1)
+        usual = self.observed([self.usual] * _STEPS, 1)
         if moved.shape == usual.shape and np.abs(moved - usual).max() <= (
             MOVED * float(self.crowded.deviation.max(initial=0.0))
         ):
@@ -711,7 +711,7 @@ class Check:
             "a step moves with a record that is not in its batch: all records are read before, "
             "as for a mean, a vocabulary or weights of classes",
             named(self.places.made(), *READS[:1])
-            or named(self.places.ran([self.usual]), *READS[:1])
+            or named(self.places.ran([self.usual]), KEPT, *READS[:1])
             or named(self.places.made(), *READS),
         )
 

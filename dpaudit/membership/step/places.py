@@ -35,6 +35,7 @@ COUNTS = (
     r"/",
 )
 # Patterns of lines that read other records.
+KEPT = r"\b(self|records|data|dataset)\.(features|labels|records|data|inputs|targets|[xXy])\b"
 READS = (
     r"\.(mean|std|var|max|min|sum|fit|fit_transform)\(|np\.(mean|std|var|max|min|unique|bincount"
     r"|quantile|percentile|median|ptp)|torch\.(mean|std|unique|bincount)|unique|quantile",
