@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 from dpaudit.certificate.order import Order
 from dpaudit.compare.comparison import Comparison
@@ -83,7 +82,7 @@ def find(name: str, cwd: Path) -> Found:
     comparisons = {
         shipped.name: (shipped, module)
         for module in import_each(project.root)[0]
-        for shipped in _of(module)
+        if isinstance(shipped := vars(module).get(ATTRIBUTE), Comparison)
     }
     if name not in comparisons:
         raise UnknownTarget(
@@ -91,8 +90,3 @@ def find(name: str, cwd: Path) -> Found:
         )
     comparison, module = comparisons[name]
     return Found(comparison, project, Path(str(module.__file__)))
-
-
-def _of(module: ModuleType) -> list[Comparison]:
-    comparison = vars(module).get(ATTRIBUTE)
-    return [comparison] if isinstance(comparison, Comparison) else []

@@ -67,10 +67,8 @@ class _Weighed(Sampler):
         super().__init__(mechanism.declaration, mechanism.scope, rows, rng=rng, trials=len(moves))
 
     def _draw(self, sampling: Node, size: int) -> list[Mask]:
-        return [
-            np.broadcast_to(drawn, (self.trials, size))
-            for drawn in self._next_batch(1, size, self._rng)
-        ]
+        (drawn,) = self._next_batch(1, size, self._rng)
+        return [np.broadcast_to(drawn, (self.trials, size))]
 
     def _rehearse(self, request: Request) -> None:
         super()._rehearse(self._shared(request))
@@ -134,12 +132,8 @@ def _moved(
         with np.errstate(all="ignore"):
             ends = np.asarray(model(_run(mechanism, rows, MOVES)[1]), dtype=np.float64)
             still, little, less, above, below, far_above, far_below = ends
-            length, half, across, farther = (
-                float(np.linalg.norm(one - other))
-                for one, other in (
-                    (little, still), (less, still), (above, below), (far_above, far_below)
-                )
-            )  # fmt: skip
+            ways = [little - still, less - still, above - below, far_above - far_below]
+            length, half, across, farther = map(float, np.linalg.norm(ways, axis=1))
     except Exception:  # noqa: BLE001  (what a program makes of such releases is no error of it)
         return 0.0, math.inf
     in_proportion = math.isclose(2 * half, length, rel_tol=NEARLY)
