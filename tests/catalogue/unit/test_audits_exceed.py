@@ -154,6 +154,7 @@ def short(name: str, found: dict[tuple[str, str], float]) -> set[tuple[str, str]
     return {at for at, excess in found.items() if excess < THOUSAND and (name, *at) not in listed}
 
 
+@pytest.mark.first_case("name", by=lambda name: name.split("_")[:2])
 @pytest.mark.long_cases("phased_erm_in_batches")
 @pytest.mark.parametrize("name", SUITES)
 def test_a_canary_exceeds_every_clip_by_a_thousand(

@@ -284,7 +284,6 @@ def test_integers_of_wide_noise_are_added_up_by_cell_with_little_left_out() -> N
 RHO = F(1, 8)
 
 
-@pytest.mark.first_case
 @pytest.mark.first_case("pair")
 @pytest.mark.parametrize("times", [1, 6])
 @pytest.mark.parametrize(

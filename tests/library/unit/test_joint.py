@@ -114,7 +114,7 @@ def test_against_the_exact_tests_of_scipy() -> None:
     )
 
 
-@pytest.mark.first_case
+@pytest.mark.first_case("region", by=type)
 @pytest.mark.parametrize(
     ("seen", "region"),
     [

@@ -46,7 +46,6 @@ def too_low(found: Sequence[Coverage]) -> list[Coverage]:
     return [row for row in found if row.worst < FEWEST]
 
 
-@pytest.mark.first_case
 @pytest.mark.first_case("step", by=lambda step: step.partition(",")[0])
 @pytest.mark.parametrize("step", STEPS)
 def test_margins_hold_after_each_step(step: str) -> None:
