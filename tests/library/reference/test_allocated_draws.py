@@ -66,11 +66,11 @@ def test_all_slots_are_a_composition() -> None:
 def test_one_draw_is_what_is_meant_without_a_number() -> None:
     leaf = dp.Gaussian("gradient", 3)
     plain, counted = (
-        dp.account(dp.RandomAllocation(leaf, 9, draws), "add_remove").epsilon(DELTA)
+        dp.account(dp.RandomAllocation(leaf, 3, draws), "add_remove").epsilon(DELTA)
         for draws in (None, 1)
     )
     assert plain.upper == counted.upper
-    assert "draws" not in dp.RandomAllocation(leaf, 9).row()["parameters"]
+    assert "draws" not in dp.RandomAllocation(leaf, 3).row()["parameters"]
 
 
 def test_other_noise_is_counted_as_often_as_a_record_takes_part() -> None:
