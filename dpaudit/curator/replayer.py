@@ -28,6 +28,7 @@ from dpaudit.curator.curator import (
     scores_of,
 )
 from dpaudit.curator.entitlement import PUBLIC_COIN, Mask
+from dpaudit.curator.generators import seeds_kept
 from dpaudit.curator.latent import Outcomes, drawn, enumerated
 from dpaudit.curator.locations import at, program_line
 from dpaudit.curator.outputs import same_output
@@ -412,7 +413,8 @@ class Replayer:
             coins=self._coins,
             draws=self._draws,
         )
-        output = self._program.run(walk)
+        with seeds_kept():  # what it draws from them is the same on both data sets
+            output = self._program.run(walk)
         walk.finish()
         return walk, output
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import signal
 import threading
 import time
@@ -19,6 +18,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from dpaudit.curator.curator import Program
+from dpaudit.curator.generators import seeds_kept
 
 EVERY = 0.1  # seconds between two looks at the time
 # A program waits that has run for so many times its seconds of a clock, with less than this share
@@ -83,7 +83,7 @@ def contained() -> Iterator[None]:
     """
     global _inside
     process, folder, around, leave = os.getpid(), Path.cwd(), dict(os.environ), os._exit
-    drawn, plain, before = np.random.get_state(), random.getstate(), _inside  # noqa: NPY002
+    before = _inside
     _inside = True
 
     def stays(status: int) -> NoReturn:
@@ -93,15 +93,14 @@ def contained() -> Iterator[None]:
 
     os._exit = stays
     try:
-        yield
+        with seeds_kept():
+            yield
     except SystemExit:
         raise Exited from None
     finally:
         _inside, os._exit = before, leave
         if os.getpid() != process:
             leave(0)
-        np.random.set_state(drawn)  # noqa: NPY002
-        random.setstate(plain)
         os.chdir(folder)
         if dict(os.environ) != around:
             os.environ.clear()

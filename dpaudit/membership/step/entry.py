@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from dpaudit.curator.generators import seeds_kept
 from dpaudit.errors import InvalidParameter
 from dpaudit.membership.data import Data
 from dpaudit.membership.step.check import Check
 from dpaudit.membership.step.result import StepAudit
-from dpaudit.membership.step.runs import Make, described_function, seeds_kept
+from dpaudit.membership.step.runs import Make, described_function
 
 ERROR = 1e-4  # false alarms of one check of a right training
 TESTS = 20  # statistical tests of one check, which share the error

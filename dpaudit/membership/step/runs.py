@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Protocol
@@ -166,21 +165,6 @@ def first_failure(run: Callable[[], Any], place: str) -> Any:
         raise
     except Exception as error:
         raise InvalidParameter(f"{place}: {described(error)}") from error
-
-
-@contextmanager
-def seeds_kept() -> Iterator[None]:
-    """Leave the global generators of Python, NumPy and PyTorch as they were."""
-    python, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002
-    torch = sys.modules.get("torch")
-    state = None if torch is None else torch.random.get_rng_state()
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(legacy)  # noqa: NPY002
-        if torch is not None:
-            torch.random.set_rng_state(state)
 
 
 def _seed_libraries(seed: int) -> None:

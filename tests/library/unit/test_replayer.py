@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from scipy import stats
 
 from dpaudit.curator.curator import Curator, Event
-from dpaudit.curator.replayer import Replayer, disclosures
+from dpaudit.curator.replayer import PRIVATE_OUTPUT, Replayer, disclosures
 from dpaudit.errors import Diverged, InvalidParameter, SensitivityExceeded, Undeclared
 from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.composition import Compose, Parallel, Repeat
@@ -474,6 +475,24 @@ def test_outputs_are_compared_with_all_that_is_in_them(case: int) -> None:
     program = Written(Gaussian("a", 1), lambda curator: None)
     walk, _ = replayer(program, PAIR, ZERO_OUT).walk(PAIR[0], [])
     assert (disclosures((walk, one), (walk, other)) == ()) == same
+
+
+@pytest.mark.parametrize(("share", "leaks"), [(0, ()), (1, (PRIVATE_OUTPUT,))])
+def test_what_libraries_draw_is_the_same_on_both_data_sets(
+    share: int, leaks: tuple[str, ...]
+) -> None:
+    """So that of an output only what depends on the records is a leak."""
+
+    def run(curator: Any) -> Any:
+        drawn = np.random.normal() + random.random()  # noqa: NPY002
+        return drawn + share * curator._records.present.sum()
+
+    replayed = replayer(Written(Gaussian("a", 1), run), PAIR, ZERO_OUT)
+    before = random.getstate(), np.random.random()  # noqa: NPY002
+    random.setstate(before[0])
+    first, second = (replayed.walk(records, []) for records in PAIR)
+    assert disclosures(first, second) == leaks
+    assert random.getstate() == before[0]
 
 
 @pytest.mark.parametrize("recorded", [[True, False], [False, True]])
