@@ -189,9 +189,13 @@ class Displacement:
     def adjacency(self) -> Adjacency:
         return self.asking.adjacency
 
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to find."""
+        return self.moved.factor > 1 or self.moved.settled
+
     def over(self) -> bool:
-        ended = self.moved.factor > 1 or self.moved.settled
-        return ended or self.asking.meter.beyond(self.until)
+        return self.done or self.asking.meter.beyond(self.until)
 
     def lead(self) -> Point | None:
         return None

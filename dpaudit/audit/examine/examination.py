@@ -102,6 +102,7 @@ LEARNED, ASKED, LARGEST = 6, 12, 400_000
 # that are left of it.
 AIMED, AIM, LEARN = 4, 0.05, 0.2
 SLOW = 0.01  # of the seconds: no conditions are searched for where a short run takes longer
+WHOLE = 0.95  # of the seconds, in which searches go on that were cut short; the rest is to end in
 FEWEST_RUNS = 20  # must fit into the seconds that are left for the search for a pair
 WORK_OF_A_SEARCH = 400_000_000  # of the search for a pair
 ITEMS = 3  # of one row, where a program takes rows of several
@@ -448,7 +449,17 @@ class _Examiner:
             yield partial(self._study, number)
         if one_way(self.declaration):
             yield self._one_way
-        yield from (self._walks, self._draws, self._trials, self._pair)
+        yield from (self._walks, self._draws, self._trials, self._pair, self._further)
+
+    def _further(self) -> None:
+        """Go on with searches that the work or the time cut short, in turns, until all is used."""
+        self.meter.own = WHOLE
+        waiting = [search for sampler in self.studied for search in sampler.unfinished]
+        with contextlib.suppress(Exception), contained():
+            while waiting and not self.late():
+                share = (self.meter.limit - self.meter.used) / len(waiting)
+                waiting = [search for search in waiting if search(share)]
+        walks.restore(self.shared)
 
     def _learn(self) -> None:
         """Rows that meet the conditions of a short run's queries, which others seldom do."""
@@ -986,8 +997,7 @@ class _Examiner:
     def _pair(self) -> None:
         """The pair whose whole runs gather most privacy loss, found by search.
 
-        If the program has no likelihood or a run is long, it is the candidate whose two data sets
-        a run distinguishes best, by how far its queries move.
+        If the program has no likelihood or a run is long, it is the first candidate.
         """
         sampler = self.studied[0] if self.studied else None
         known, distinct = self.known, dict[tuple[str, ...], tuple[tuple[Records, Records], str]]()
@@ -998,7 +1008,10 @@ class _Examiner:
         ):
             distinct.setdefault(tuple(map(digest_of, records)), (records, text))
         candidates = [*distinct.values()]
-        self.pair = self._searched(candidates) or self._furthest(candidates)
+        self.pair = self._searched(candidates)
+        if self.pair is None and candidates:
+            records, text = candidates[0]
+            self.pair = Neighbours(*records, self.scope.adjacency, text)
         requests = [] if sampler is None else sampler.asked
         kinds = len(self.rows)
         for request in requests:
@@ -1045,19 +1058,6 @@ class _Examiner:
             self.reach = 1.0 if best_run.promised is None else best_run.reach, loss.tried
         return loss.pair()
 
-    def _furthest(
-        self, candidates: Sequence[tuple[tuple[Records, Records], str]]
-    ) -> Neighbours | None:
-        best, furthest = -1.0, None
-        for records, text in candidates:
-            if self.late() and furthest is not None:
-                break
-            # Where runs are long, the first candidate is taken.
-            distance = 0.0 if self.over() else self._told(records)
-            if distance > best:
-                best, furthest = distance, Neighbours(*records, self.scope.adjacency, text)
-        return furthest
-
     def _candidates(self) -> Iterator[tuple[tuple[Records, Records], str]]:
         """Neighbouring data sets that moved queries most, for the search by losses."""
         # On secret batches of equal records every batch can be enumerated.
@@ -1093,20 +1093,6 @@ class _Examiner:
             # An exact likelihood adds up few batches: of records that are equal, or left out.
             for fill, others in ((np.nan, "gaps"), (0.0, "zero")) if self.batched else ():
                 yield alone(*pair, fill), f"{moved.text}; all other records are {others}"
-
-    def _told(self, records: tuple[Records, Records]) -> float:
-        """The sum over a run's releases of squared distances over noise scales."""
-        transcript, total = self._sampled(records[0].values, "first of a pair"), 0.0
-        if not transcript:
-            return -1.0
-        walks_made = [self._walked(each, transcript, "a pair") for each in records]
-        if walks_made[0] is None or walks_made[1] is None:
-            return -1.0
-        for a, b in zip(walks_made[0][0].visits, walks_made[1][0].visits, strict=True):
-            with np.errstate(all="ignore"):
-                moved = a.session.apart(a.value, b.value, a.sensitivity) / a.scale
-            total += float(np.nan_to_num(np.square(moved))[0])
-        return total
 
     # --- what is said of it ---------------------------------------------------------------------
 
@@ -1148,8 +1134,18 @@ class _Examiner:
             *self._found(TRIALS, "one trial asks what it asks among others, in {tried} runs"),
             *self._found(KEPT, "no answer changes with the records that the program met before"),
             self.drawn,
-            self._clips(),
-            self._gathers(),
+            self._enforced(
+                CLIPPED,
+                "bounded by their own code",
+                lambda m: m.bounded,
+                "every query was bounded by the library's own code",
+            ),
+            self._enforced(
+                GATHERED,
+                "of whole rows",
+                lambda m: m.bounded and not m.clips,
+                "the engine of the library's tables answered every query",
+            ),
             Finding(MADE, "held", 0.0, 0.0, "; ".join(short) or "every declared release was made"),
         ]
         # A run of which not one query could be tried shows nothing.
@@ -1212,25 +1208,16 @@ class _Examiner:
             text = otherwise.format(tried=tried) if tried else "nothing could be tried"
             yield Finding(check, status, 0.0, 0.0, text, assumption, tried)
 
-    def _clips(self) -> Finding:
-        """Whether the library's own code bounded every query of every run."""
-        own = sorted({m.kind for m in self.moved.values() if not m.bounded})
+    def _enforced(
+        self, check: str, otherwise: str, by_library: Callable[[Moved], bool], held: str
+    ) -> Finding:
+        """Whether the library's own code did something with every query of every run."""
+        own = sorted({m.kind for m in self.moved.values() if not by_library(m)})
         if own or not self.moved:
-            text = f"bounded by their own code: {', '.join(own)}" if own else "no query was asked"
-            return Finding(CLIPPED, "not_run", 0.0, 0.0, text, BOUNDED)
-        text = "every query was bounded by the library's own code"
+            text = f"{otherwise}: {', '.join(own)}" if own else "no query was asked"
+            return Finding(check, "not_run", 0.0, 0.0, text, BOUNDED)
         tried = sum(len(s.asked) for s in (*self.studied, *self.farther))
-        return Finding(CLIPPED, "held", 0.0, 0.0, text, BOUNDED, tried)
-
-    def _gathers(self) -> Finding:
-        """Whether the engine of the library's tables answered every query of every run."""
-        one_row = sorted({m.kind for m in self.moved.values() if m.clips or not m.bounded})
-        if one_row or not self.moved:
-            text = f"of whole rows: {', '.join(one_row)}" if one_row else "no query was asked"
-            return Finding(GATHERED, "not_run", 0.0, 0.0, text, BOUNDED)
-        text = "the engine of the library's tables answered every query"
-        tried = sum(len(s.asked) for s in (*self.studied, *self.farther))
-        return Finding(GATHERED, "held", 0.0, 0.0, text, BOUNDED, tried)
+        return Finding(check, "held", 0.0, 0.0, held, BOUNDED, tried)
 
     def _reached(self) -> tuple[Reached, ...]:
         shares: dict[str, float] = {}

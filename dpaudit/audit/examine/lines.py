@@ -17,17 +17,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
-from types import CellType, CodeType, FrameType, FunctionType, TracebackType
+from pathlib import PurePath
+from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any
 
 import numpy as np
 
-from dpaudit.curator.locations import LIBRARIES, line_of_code
+from dpaudit.curator.locations import INSTALLED, LIBRARIES, is_own, line_of_code
+from dpaudit.curator.reached import reached
 
 MOST_FUNCTIONS = 500  # functions whose lines are followed: libraries have more
 MOST_CONSTANTS = 12  # constants of a program's code from which records are made
 LARGEST, TINY = 1e12, 1e-4  # between these sizes a constant may be a threshold of records
-DEEP = 4  # how many objects deep functions are looked for
 # Calls and lines in a row, none of them new, after which nothing is traced: of the first stage, and
 # of each other, for tracing takes as long again as what it traces.
 QUIET, LATER = 200_000, 20_000
@@ -248,25 +249,38 @@ def _reshapes(name: str) -> tuple[ast.Call, ...]:
     )
 
 
-def constants_of(program: Any) -> list[float]:
-    """Numbers that the functions which a run can reach or its fields hold name; a few.
+def functions_of(program: Any) -> Iterator[FunctionType]:
+    """The functions of the user's own modules that a program's run can reach by name or holds.
 
-    Those too that their modules have by a name which they use.
+    Those too that the library's queries hold for it.
     """
-    numbers: dict[float, None] = {}
-    modules = {kind.__module__ for kind in _own_kinds(program)}
-    around = [vars(sys.modules[name]) for name in modules if name in sys.modules]
-    own = [(code, around) for code, _ in _reachable(program)]
-    of_objects = [(code, [namespace]) for code, namespace in _held(program)]
-    for code, namespace in (*own, *of_objects):
-        named = [source[name] for name in code.co_names for source in namespace if name in source]
-        for value in (
-            number for source in (*code.co_consts, *named) for number in _numbers_of(source)
+    ours = [item for item in reached(program) if type(item).__module__.startswith("dpaudit.")]
+    held = [value for item in ours for value in getattr(item, "__dict__", {}).values()]
+    for item in reached([*held, program]):
+        if (
+            isinstance(item, FunctionType)
+            and is_own(str(item.__globals__.get("__name__")))
+            and not INSTALLED & set(PurePath(item.__code__.co_filename).parts)
         ):
-            # 0 and 1 are tried anyway.
-            if TINY < abs(value) <= LARGEST and abs(value) != 1:
-                numbers[float(value)] = None
-    return list(numbers)[:MOST_CONSTANTS]
+            yield item
+
+
+def constants_of(program: Any) -> list[float]:
+    """Numbers that a program's own functions name, in their code or by a global name; a few."""
+    # 0 and 1 are tried anyway.
+    numbers = (float(n) for n in _named_by(program) if TINY < abs(n) <= LARGEST and abs(n) != 1)
+    return list(dict.fromkeys(numbers))[:MOST_CONSTANTS]
+
+
+def _named_by(program: Any) -> Iterator[float]:
+    """The numbers in the code of its functions, and those that their modules have by a name."""
+    for function in functions_of(program):
+        around = function.__globals__
+        # What is declared is no number of a record.
+        for code in codes_of(function.__code__) if function.__name__ != "declaration" else ():
+            named = [around[name] for name in code.co_names if name in around]
+            for source in (*code.co_consts, *named):
+                yield from _numbers_of(source)
 
 
 def _numbers_of(value: Any) -> list[float]:
@@ -283,70 +297,14 @@ def _numbers_of(value: Any) -> list[float]:
     ]
 
 
-def _held(program: Any) -> Iterator[tuple[CodeType, dict[str, Any]]]:
-    """Functions that ``run`` or a program's fields hold, and methods of what these hold.
-
-    And the functions that these name, of the program's own packages; each with its module's names.
-    """
-    packages = {kind.__module__.partition(".")[0] for kind in _own_kinds(program)}
-    level, ids_seen, codes = [program], set[int](), dict[CodeType, None]()
-    first = [_function(vars(kind).get("run")) for kind in _own_kinds(program)]
-    functions = [function for function in first if function is not None]
-    for _ in range(DEEP):
-        deeper: list[Any] = []
-        for item in level:
-            if id(item) in ids_seen:
-                continue
-            ids_seen.add(id(item))
-            function = _function(item)
-            if function is not None:
-                functions.append(function)
-                cells = function.__closure__ or ()
-                deeper += [cell.cell_contents for cell in cells if not _is_empty(cell)]
-                continue
-            if item is not program:
-                functions += [f for f in map(_function, vars(type(item)).values()) if f is not None]
-            held = (
-                item if isinstance(item, list | tuple) else getattr(item, "__dict__", {}).values()
-            )
-            deeper += held
-        level = deeper
-    while functions and len(codes) < MOST_FUNCTIONS:
-        item = functions.pop()
-        if item.__module__.partition(".")[0] not in packages or item.__code__ in codes:
-            continue
-        codes[item.__code__] = None
-        yield item.__code__, item.__globals__
-        inner = [code for code in item.__code__.co_consts if isinstance(code, CodeType)]
-        codes |= dict.fromkeys(inner)
-        yield from ((code, item.__globals__) for code in inner)
-        for code in (item.__code__, *inner):
-            named = (_function(item.__globals__.get(name)) for name in code.co_names)
-            functions += [f for f in named if f is not None]
-
-
-def _is_empty(cell: CellType) -> bool:
-    try:
-        return cell.cell_contents is cell
-    except ValueError:
-        return True
-
-
 def count_beyond(program: Any, rows: int) -> int:
-    """The largest number from ``rows`` to ``MANY`` in a program's fields, or in its modules, or 0.
+    """The largest number from ``rows`` to ``MANY`` in a program's fields, or in its code, or 0.
 
     A number that a program compares a count of its records with is likely one of them.
     """
-    files = {code.co_filename for code, _ in _reachable(program)}
-    numbers = [*vars(program).values()] if hasattr(program, "__dict__") else []
-    numbers += [number for name in files for number in _numbers_in(name)]
-    plain = [n for n in numbers if isinstance(n, int | float) and not isinstance(n, bool)]
-    return math.ceil(max((n for n in plain if rows <= n <= MANY), default=0))
-
-
-@cache
-def _numbers_in(name: str) -> tuple[Any, ...]:
-    return tuple(node.value for node in _nodes(name) if isinstance(node, ast.Constant))
+    fields = [*vars(program).values()] if hasattr(program, "__dict__") else []
+    numbers = [*map(_numbers_of, fields), _named_by(program)]
+    return math.ceil(max((n for part in numbers for n in part if rows <= n <= MANY), default=0))
 
 
 def _function(value: Any) -> FunctionType | None:

@@ -23,7 +23,6 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import PurePath
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -39,8 +38,8 @@ from dpaudit.audit.examine.distances import (
     first_of,
 )
 from dpaudit.audit.examine.instants import instants_of
-from dpaudit.audit.examine.lines import LARGEST, codes_of
-from dpaudit.curator.locations import INSTALLED, is_own, line_of_code
+from dpaudit.audit.examine.lines import LARGEST, codes_of, functions_of
+from dpaudit.curator.locations import line_of_code
 from dpaudit.curator.reached import reached
 from dpaudit.kernels.query import Array, Records
 
@@ -291,20 +290,6 @@ def listed_in(program: Any) -> list[tuple[float, ...]]:
                 if all(abs(number) <= LARGEST for number in key):
                     keys[key] = None
     return [*keys][:MOST_LISTED]
-
-
-# --- the functions of a program ------------------------------------------------------------------
-
-
-def functions_of(program: Any) -> Iterator[FunctionType]:
-    """The functions of the user's own modules that a program's run can reach by name or holds."""
-    for item in reached(program):
-        if (
-            isinstance(item, FunctionType)
-            and is_own(str(item.__globals__.get("__name__")))
-            and not INSTALLED & set(PurePath(item.__code__.co_filename).parts)
-        ):
-            yield item
 
 
 def _sites(code: CodeType) -> Iterator[Site]:

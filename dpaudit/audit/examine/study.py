@@ -183,7 +183,8 @@ class Studied(Louder):
     ``assumed``: whether only the row that is changed may be anything; ``eventful``: whether all
     answers have to be likely ones, as of other records they may not be.
     ``draw``: a data set of the mechanism's hook, another each time, of a generator if one is given.
-    ``aside``: seconds of a processor that a run alone would not take.
+    ``unfinished``: searches over whole data sets that the work cut short, to go on with for so much
+    work.  ``aside``: seconds of a processor that a run alone would not take.
     ``movement``: squared distance of a clipped mean's pairs of rows over the noise scale, added
     over releases, per part.
     """
@@ -217,6 +218,7 @@ class Studied(Louder):
         self.assumed = assumed
         self.eventful = eventful
         self.untried = 0
+        self.unfinished = list[Callable[[float], bool]]()
         self.aside = 0.0
         self.movement: dict[int | None, Array] = {}
         self.blocks: dict[int | None, tuple[int, int]] = {}
@@ -550,18 +552,15 @@ class Studied(Louder):
         if moved.searched or asking.members or self.far != 1 or self.assumed or self.eventful:
             return
         moved.searched = True
-        seconds_left = self.until - self.meter.used
-        until = self.meter.used + DRAWN * seconds_left
-        objective = Displacement(asking, moved, records.values, until)
+        objective = Displacement(asking, moved, records.values, self.until)
         search = self._search_for(objective)
+        drawn: Iterator[Point] = iter(())
         if self.draw is not None and not asking.batched:
             block = self._asked_rows
             rows = slice(None) if block is None else slice(block.start, block.stop)
             # One engine answers all queries of its kind, of a table at once: it is asked of few.
             rng = np.random.default_rng(self._seed) if moved.bounded else None
-            search.try_all(search.drawn(partial(self.draw, rng), rows))
-        objective.until = self.meter.used + FEW_ROWS * seconds_left
-        search.try_all(search.few_rows())
+            drawn = search.drawn(partial(self.draw, rng), rows)
         finite = {name: row for name, row in self.made.items() if np.isfinite(row).all()}
         met = {name: row for name, row in finite.items() if MEETS in name}
         told = [name for name in finite if MEETS in name or name.startswith(NAMED)]
@@ -571,8 +570,29 @@ class Studied(Louder):
             *sorted(told, key=lambda n: finite[n].min())[:1],
         ]
         kinds = {name: finite[name] for name in (*COUNTED, *ends) if name in finite}
-        objective.until = self.meter.used + WHOLE_SETS * seconds_left
-        search.run(self._points(records.values, row), math.inf, search.plans(kinds, met))
+        starts, plans = self._points(records.values, row), search.plans(kinds, met)
+        parts: tuple[tuple[float, Callable[[], None]], ...] = (
+            (DRAWN, partial(search.try_all, drawn)),
+            (FEW_ROWS, partial(search.try_all, search.few_rows())),
+            (WHOLE_SETS, partial(search.run, starts, math.inf, plans)),
+        )
+
+        def go_on(work: float) -> bool:
+            """Each part, or what is left of it, in its share of so much work; whether some is."""
+            cut = False
+            for share, part in parts:
+                objective.until = self.meter.used + share * work
+                part()
+                cut = cut or objective.over()
+            return cut and not objective.done
+
+        def later(work: float) -> bool:
+            cut = go_on(work)
+            self._shrink(asking, moved, records)
+            return cut
+
+        if go_on(self.until - self.meter.used) and not moved.bounded:
+            self.unfinished.append(later)
 
     def _pairing(
         self, world: Records, part: int | None, row: int, rows: Mapping[str, Array]

@@ -487,3 +487,13 @@ def test_numbers_are_read_in_what_a_field_holds() -> None:
     assert 7.0 in constants_of(Once(Own(hidden)))
     assert {5.0, 7.0} <= set(constants_of(Once(Own(lambda rows: hidden(rows) * 5))))
     assert 7.0 not in constants_of(Once(Own(total)))
+
+
+def test_a_search_that_was_cut_short_goes_on_with_the_time_that_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Here no work is left for it in the run itself."""
+    monkeypatch.setattr(examination, "WORLD", 0)
+    assert told(Once(Own(hidden)), "add_remove", first=True)
+    monkeypatch.setattr(examination._Examiner, "_further", lambda *_: None)
+    assert not told(Once(Own(hidden)), "add_remove", first=True)
