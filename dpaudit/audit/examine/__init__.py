@@ -20,6 +20,7 @@ An examination tries, in this order, until the seconds are over:
 8. The pair of data sets whose whole runs gather most privacy loss is searched by the same search
    (``losses``); the likelihood audit attacks it.
 9. Rows of another rank, and more of them, are tried where the program asks for these.
+10. Searches of step 2 that were cut short go on, in turns, until the seconds are over.
 
 A program runs in one place (``running``), which puts the world back; work is counted, so that what
 is tried is the same on every machine, and seconds are the last resort (``meter``).  The loader of

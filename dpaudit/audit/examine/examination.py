@@ -267,6 +267,8 @@ def examine(
                         more = _of_another_rank(mechanism, seed, examiner)
                     if shape is None or mechanism.scope.adjacency is Adjacency.ADD_REMOVE:
                         more = (*more, *_of_more_rows(mechanism, seed, examiner))
+                if not (examiner.found or more):
+                    examiner.further()
             examination = examiner.examination(time.process_time() - started)
     examination = replace(examination, findings=(*examination.findings, *more))
     return replace(examination, opened=frozenset(read))
@@ -449,13 +451,13 @@ class _Examiner:
             yield partial(self._study, number)
         if one_way(self.declaration):
             yield self._one_way
-        yield from (self._walks, self._draws, self._trials, self._pair, self._further)
+        yield from (self._walks, self._draws, self._trials, self._pair)
 
-    def _further(self) -> None:
+    def further(self) -> None:
         """Go on with searches that the work or the time cut short, in turns, until all is used."""
         self.meter.own = WHOLE
         waiting = [search for sampler in self.studied for search in sampler.unfinished]
-        with contextlib.suppress(Exception), contained():
+        with self.lines, contextlib.suppress(Exception), contained():
             while waiting and not self.late():
                 share = (self.meter.limit - self.meter.used) / len(waiting)
                 waiting = [search for search in waiting if search(share)]

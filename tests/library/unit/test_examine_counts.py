@@ -495,5 +495,5 @@ def test_a_search_that_was_cut_short_goes_on_with_the_time_that_is_left(
     """Here no work is left for it in the run itself."""
     monkeypatch.setattr(examination, "WORLD", 0)
     assert told(Once(Own(hidden)), "add_remove", first=True)
-    monkeypatch.setattr(examination._Examiner, "_further", lambda *_: None)
+    monkeypatch.setattr(examination._Examiner, "further", lambda *_: None)
     assert not told(Once(Own(hidden)), "add_remove", first=True)
