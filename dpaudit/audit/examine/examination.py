@@ -750,11 +750,11 @@ class _Examiner:
         """
         world, began = self.worlds[min(3, len(self.worlds) - 1)], self.meter.spent
         fewer = np.arange(len(world.values)) < len(world.values) - 1
-        absent = {
-            Adjacency.ADD_REMOVE: (Records(world.values[fewer]), f"{world.name}, one fewer"),
-            Adjacency.ZERO_OUT: (Records(self.worlds[1].values, fewer), "others zero, one absent"),
-            Adjacency.REPLACE_ONE: (self.worlds[1].records(), self.worlds[1].name),
-        }[self.scope.adjacency]
+        absent = self.worlds[1].records(), self.worlds[1].name
+        if self.scope.adjacency is Adjacency.ADD_REMOVE and fewer.any():
+            absent = Records(world.values[fewer]), f"{world.name}, one fewer"
+        elif self.scope.adjacency is Adjacency.ZERO_OUT:
+            absent = Records(self.worlds[1].values, fewer), "others zero, one absent"
         told = f", after answers with {LOUD:.0f} times their noise"
         pairs = ((self.worlds[0].records(), self.worlds[0].name), absent)
         others = [(records, None, f"{name}{told}") for records, name in pairs]
