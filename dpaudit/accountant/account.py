@@ -23,6 +23,7 @@ from dpaudit.exact import (
     exact,
     is_infinite,
     is_symbolic,
+    readable,
 )
 from dpaudit.exact.arb import require_order
 from dpaudit.exact.domains import known_sign, non_negative, probability, rational, real
@@ -559,8 +560,8 @@ class Account:
         """
         points = [_number(alpha, "alpha") for alpha in alphas]
         for point in points:
-            non_negative(point, "alpha")
-            non_negative(1 - point, "1 - alpha")
+            if not 0 <= point <= 1:
+                raise InvalidParameter(f"alpha = {readable(point)}: expected a rate from 0 to 1")
         inner_points = [point for point in points if point != 1]
         tradeoffs = self._tradeoffs(inner_points) if inner_points else []
         by_alpha = dict(zip(inner_points, tradeoffs, strict=True))

@@ -432,7 +432,8 @@ class Several(Node):
             raise InvalidParameter(f"{name}(): expected at least one node")
         for i, child in enumerate(children):
             if not isinstance(child, Node):
-                raise InvalidParameter(f"{name}[{i}] = {short(child)}: not a node")
+                advice = f"; write {name}(*nodes)" if isinstance(child, list | tuple) else ""
+                raise InvalidParameter(f"{name}[{i}] = {short(child)}: not a node{advice}")
         object.__setattr__(self, "nodes", tuple(children))
         _ = self.records
 

@@ -190,3 +190,15 @@ def test_the_table_lists_every_calculus_and_rounds_up() -> None:
     for delta in ("one", "2", "-1", "nan", "1e999999999"):
         with pytest.raises(InvalidParameter, match="delta"):
             account_table(Laplace("a", 4), SCOPE, delta)
+
+
+def test_what_a_user_types_first_is_refused_by_its_own_name() -> None:
+    account = dp.account(dp.Gaussian("a", 1), "add_remove")
+    for alpha in ("1.1", "-0.1"):
+        with pytest.raises(
+            InvalidParameter, match=rf"alpha = {alpha[:2]}.*: expected a rate from 0"
+        ):
+            account.tradeoff(alpha)
+    assert account.tradeoff(1).upper == 0
+    with pytest.raises(InvalidParameter, match=r"not a node; write Compose\(\*nodes\)"):
+        dp.Compose([dp.Gaussian("a", 1)])  # type: ignore[arg-type]
