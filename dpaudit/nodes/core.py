@@ -432,8 +432,10 @@ class Several(Node):
             raise InvalidParameter(f"{name}(): expected at least one node")
         for i, child in enumerate(children):
             if not isinstance(child, Node):
-                advice = f"; write {name}(*nodes)" if isinstance(child, list | tuple) else ""
-                raise InvalidParameter(f"{name}[{i}] = {short(child)}: not a node{advice}")
+                raise InvalidParameter(
+                    f"{name}[{i}] = {short(child)}: not a node; write {name}(node, ...), or "
+                    f"{name}(*nodes) for a list of them"
+                )
         object.__setattr__(self, "nodes", tuple(children))
         _ = self.records
 
