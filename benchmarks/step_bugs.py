@@ -77,7 +77,7 @@ def lines(results: Mapping[str, dict[str, Any]]) -> list[str]:
         "reported when first tried, seven as what they are and three with their line; then words "
         "of comments were left out of the search for lines, and a clipped mean was told from a "
         "division by the number of records by larger probes. Of the nine in which a record's share "
-        "or the noise depends on the batch's other records two were named when first tried; then "
+        "or the noise depends on the batch's other records three were named when first tried; then "
         "batches that grow record by record were added. Seconds are those of a processor.",
         "",
         "| step | fault | line | seconds | its right twin, flagged |",
