@@ -115,6 +115,7 @@ WRONG_AND_RIGHT: tuple[tuple[Query, Query, str], ...] = (
 )
 
 
+@pytest.mark.whole_work
 @pytest.mark.first_case
 @pytest.mark.parametrize(("wrong", "right", "adjacency"), WRONG_AND_RIGHT)
 def test_what_happens_to_many_or_once_is_found(wrong: Query, right: Query, adjacency: str) -> None:
