@@ -60,11 +60,16 @@ def _without_noise(study: Study, found: MembershipAudit, jobs: int) -> str:
         )
     except Exception as error:  # noqa: BLE001 (of the user's own training)
         return f"a training without noise would have shown nothing: it breaks ({_name(error)})"
-    # A control on few models promises less than a study of many shows.
-    bound = max(promise, 0.0 if found.bound is None else found.bound.value)
+    bound = 0.0 if found.bound is None else found.bound.value
+    if promise < bound:  # its few models promise less than this study of many shows
+        return (
+            f"the control is too small: its {models} models without noise promise only "
+            f"{found.terms.target.measure} >= {promise:.3g}, less than the study shows with noise, "
+            "so that they do not tell what noise hides; give more models"
+        )
     return (
         f"a training without noise would have shown about {found.terms.target.measure} >= "
-        f"{bound:.3g} here, judged by {models} models"
+        f"{promise:.3g} here, judged by {models} models"
     )
 
 
