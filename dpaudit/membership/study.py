@@ -285,12 +285,16 @@ def too_few(tested: ScoreTest, targets: int, units: int, error: float) -> str:
     reach, needed = strongest(tested, targets, units, error), coins_needed(tested, error)
     claim = f", and the claim is {tested.claimed:g}" if tested.claimed else ""
     opening = (
-        f"audited: {targets * units:,} coins in {targets} target models could show "
+        f"this study: {targets * units:,} coins in {targets} target models could show "
         f"{tested.measure} >= {reach:.4g} at most, at error {error:g}{claim}; "
     )
     if needed is None:
         return opening + "no number of guesses can: use many models with one record (runs)"
-    return opening + f"{needed:,} are needed: give more records or more models"
+    more = -(-needed // units)
+    return opening + (
+        f"{needed:,} are needed: give more records, or more models ({more:,} target models of "
+        "these records, after the references); --step checks one step in seconds"
+    )
 
 
 def error_shares(worth: Mapping[str, float]) -> dict[str, float]:
