@@ -212,6 +212,8 @@ def described(error: Exception) -> str:
     if needed := missing_extra(error):
         return needed
     frames = traceback.extract_tb(error.__traceback__)
+    if not frames:  # raised in another process, which left these words
+        return next(iter(getattr(error, "__notes__", ())), type(error).__name__)
     last = next((frame for frame in reversed(frames) if is_program(frame.filename)), frames[-1])
     text = f"{type(error).__name__} at {last.filename}:{last.lineno}"
     if isinstance(error, OSError) and error.errno:

@@ -17,7 +17,7 @@ from itertools import islice
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol, TypeVar
 
-from dpaudit.errors import DpauditError
+from dpaudit.errors import DpauditError, described
 
 Item = TypeVar("Item", bound=Hashable)
 Result = TypeVar("Result")
@@ -179,6 +179,7 @@ def _answer(call: Callable[[Any], Any], item: Any, sender: Connection) -> None:
     try:
         answer = call(item)
     except Exception as error:  # noqa: BLE001  (for the process that asked)
+        error.add_note(described(error))  # a traceback does not travel
         answer = error
     sender.send(answer)
 

@@ -360,6 +360,7 @@ def guarded(
     except Exception as error:
         if os.environ.get(TRACEBACK):
             raise
+        error.add_note(described(error))  # for another process, to which no traceback travels
         return Failed(run.orders[index].mechanism.name, error)
 
 

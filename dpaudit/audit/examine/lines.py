@@ -71,7 +71,9 @@ class Lines:
     _most: int = QUIET
 
     def __post_init__(self) -> None:
-        self._packages = {kind.__module__.partition(".")[0] for kind in _own_kinds(self.program)}
+        self._packages = {
+            str(kind.__module__).partition(".")[0] for kind in _own_kinds(self.program)
+        }
 
     @property
     def own(self) -> bool:
@@ -147,7 +149,7 @@ class Lines:
 def _own_kinds(program: Any) -> list[type[Any]]:
     libraries = LIBRARIES | sys.stdlib_module_names
     kinds = type(program).__mro__
-    return [kind for kind in kinds if kind.__module__.partition(".")[0] not in libraries]
+    return [kind for kind in kinds if str(kind.__module__).partition(".")[0] not in libraries]
 
 
 def _lines(code: CodeType) -> set[int]:
@@ -254,7 +256,7 @@ def functions_of(program: Any) -> Iterator[FunctionType]:
 
     Those too that the library's queries hold for it.
     """
-    ours = [item for item in reached(program) if type(item).__module__.startswith("dpaudit.")]
+    ours = [item for item in reached(program) if str(type(item).__module__).startswith("dpaudit.")]
     held = [value for item in ours for value in getattr(item, "__dict__", {}).values()]
     for item in reached([*held, program]):
         if (

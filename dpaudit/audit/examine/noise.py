@@ -235,7 +235,7 @@ def _scores(uses: Sequence[Release], drawn: Array, spread: Any, *, alone: bool) 
     restated = _restated(uses[0])
     if restated is not None:
         return [restated(uses[0].leaf, arguments, drawn, _Uniforms(spread))]
-    shipped = uses[0].kernel.__module__.partition(".")[0] == "dpaudit"
+    shipped = str(uses[0].kernel.__module__).partition(".")[0] == "dpaudit"
     if shipped or not uses[0].kernel.continuous:
         return [_by_kernel(uses, drawn, arguments, spread)]
     passes = min(PASSES, arguments[0][0].shape[1])

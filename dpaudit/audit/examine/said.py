@@ -141,7 +141,7 @@ def heard() -> Iterator[Said]:
             frame = frame.f_back
         own = frame is not None and _is_own(frame.f_code.co_filename)
         # Compiled code warns, of zero divisors for one, in the name of the line that called it.
-        own = own and (category is UserWarning or is_own(category.__module__))
+        own = own and (category is UserWarning or is_own(str(category.__module__)))
         way = WARNED if own else f"{category.__name__} {NUMBER.sub('0', str(message))}"
         collected.say(way, str(message))
 

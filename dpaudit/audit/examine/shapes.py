@@ -251,7 +251,7 @@ def _inside(value: Any) -> list[tuple[str, Any]]:
         return [("item", value) for value in value[:4]]
     if is_dataclass(value) and not isinstance(value, type):
         return [(f.name, getattr(value, f.name, None)) for f in fields(value)]
-    if type(value).__module__.partition(".")[0] in ("builtins", "numpy", "sympy", "fractions"):
+    if str(type(value).__module__).partition(".")[0] in ("builtins", "numpy", "sympy", "fractions"):
         return []
     return [(k, v) for k, v in getattr(value, "__dict__", {}).items() if not k.startswith("_")]
 

@@ -82,7 +82,7 @@ def clips_itself(query: Query) -> bool:
 def bounded_by_library(query: Query) -> bool:
     """Whether the library's own code bounds a query, whatever the program is."""
     kind = type(query)
-    return clips_itself(query) or (kind in BOUNDED and kind.__module__.startswith("dpaudit."))
+    return clips_itself(query) or (kind in BOUNDED and str(kind.__module__).startswith("dpaudit."))
 
 
 def wholes(asked: Sequence[Asked]) -> int:

@@ -419,7 +419,7 @@ def _globals(program: Any, values: Sequence[Any]) -> list[tuple[str, Any]]:
     }
     held = []
     for module in _modules(program, found):
-        defines = module.__name__ == type(program).__module__
+        defines = module.__name__ == str(type(program).__module__)
         held += [
             (f"{module.__name__}.{name}", value)
             for name, value in vars(module).items()
@@ -447,7 +447,7 @@ def _children(path: str, value: Any) -> list[tuple[str, Any]]:
         return [(f"{path}.self", value.__self__)]
     if isinstance(value, (ModuleType, type, np.ndarray, Records)):
         return []
-    if type(value).__module__.partition(".")[0] in ("sympy", "fractions", "builtins", "flint"):
+    if str(type(value).__module__).partition(".")[0] in ("sympy", "fractions", "builtins", "flint"):
         return []
     children = list(getattr(value, "__dict__", {}).items())
     for kind in type(value).__mro__:
@@ -478,7 +478,7 @@ def _found(program: Any, items: Any) -> list[Any]:
 
     Of installed packages only the program's own is looked through: others are larger than that.
     """
-    home = type(program).__module__.partition(".")[0]
+    home = str(type(program).__module__).partition(".")[0]
 
     def own(module: str) -> bool:
         return is_own(module) and (_own(module) or module.partition(".")[0] == home)

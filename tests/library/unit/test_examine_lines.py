@@ -10,7 +10,7 @@ import pytest
 
 import dpaudit as dp
 from dpaudit.audit.examine import examine
-from dpaudit.audit.examine.lines import Lines, constants_of
+from dpaudit.audit.examine.lines import Lines, constants_of, functions_of
 from dpaudit.cli.terminal import verdicts
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import Array, clip_rows
@@ -143,3 +143,17 @@ def test_a_program_of_the_library_is_not_traced() -> None:
     with Lines(dp.ClippedMean(lambda values: values[None], 1.0, divisor=1)) as lines:
         assert not lines.own
         assert sys.gettrace() is before
+
+
+class Strange:
+    """Its class has no text for a module, as classes of compiled libraries may."""
+
+    __module__ = property(lambda self: "strange")  # type: ignore[assignment]
+
+
+def test_an_object_whose_class_names_no_module_is_passed_over() -> None:
+    program = Branching()
+    program.strange = Strange()  # type: ignore[attr-defined]
+    assert not isinstance(Strange.__module__, str)
+    assert {function.__name__ for function in functions_of(program)} >= {"run", "rows"}
+    assert not examine(mechanism("strange", program), seed=1, seconds=2).broken

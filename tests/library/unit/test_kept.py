@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from dpaudit.certificate.order import Options, Order, Run, plan
 from dpaudit.certificate.publish import Failed, Finished, certify_each, write_index
 from dpaudit.check.file import read
 from dpaudit.curator.mechanism import Mechanism
-from dpaudit.errors import InvalidParameter, OutputNotWritable
+from dpaudit.errors import InvalidParameter, OutputNotWritable, described
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.opaque import GDP
 from dpaudit.kernels.query import Records
@@ -248,6 +249,23 @@ def test_a_process_that_dies_fails_its_mechanism_alone(tmp_path: Path) -> None:
     assert isinstance(made["case"], Finished)
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, WorkersLost)
+
+
+@dataclass(frozen=True)
+class Crashing(Releases):
+    """Its declaration ends in an error that nobody raised on purpose."""
+
+    def declaration(self, scope: Scope) -> Node:
+        raise AttributeError("a text that may quote data")
+
+
+def test_an_error_of_another_process_still_says_its_line(tmp_path: Path) -> None:
+    crashing = replace(OTHER, program=Crashing(Gaussian("a", 2), ("a",)))
+    failed = processes_of(order(), Order(crashing, None, "project", DIGESTS), out=tmp_path)["other"]
+    assert isinstance(failed, Failed)
+    assert failed.error.__traceback__ is None, "it was sent"
+    assert re.fullmatch(r"AttributeError at .*:\d+", described(failed.error))
+    assert described(KeyError("private")) == "KeyError"
 
 
 def test_a_full_disk_stops_several_processes(tmp_path: Path) -> None:
