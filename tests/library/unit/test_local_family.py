@@ -640,7 +640,6 @@ def test_the_answers_of_a_country_are_counted_in_seconds(population: int) -> Non
         assert most < 2**28
 
 
-@pytest.mark.long_cases("4")
 @pytest.mark.parametrize("rounds", [1, 4])
 def test_the_checker_refuses_a_lower_end_of_counts_that_is_too_high(
     rounds: int, monkeypatch: pytest.MonkeyPatch

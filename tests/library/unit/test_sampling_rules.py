@@ -301,7 +301,6 @@ CHECKED = [
 ]  # fmt: skip
 
 
-@pytest.mark.long_cases("2-rdp", "8-rdp")
 @pytest.mark.parametrize("calculus", ["pure", "approx", "rdp", "profile"])
 @pytest.mark.parametrize(("node", "adjacency"), CHECKED, ids=range(len(CHECKED)))
 def test_the_checker_restates_every_rule(node: Node, adjacency: str, calculus: str) -> None:
