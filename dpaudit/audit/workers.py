@@ -15,6 +15,7 @@ from contextlib import closing, suppress
 from importlib import import_module
 from itertools import islice
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from dpaudit.errors import DpauditError, described
@@ -129,8 +130,24 @@ def in_threads(
 
 
 def forks() -> bool:
-    """Whether this system copies a process with all that it holds, safely."""
-    return sys.platform == "linux"
+    """Whether this process can be copied with all that it holds, safely.
+
+    On Linux, while no thread runs but Python's own and OpenBLAS', which stops its threads for a
+    copy: a copy has none of the threads that another library started, and may crash without them.
+    """
+    if sys.platform != "linux":
+        return False
+    known = threading.active_count()
+    if native_threads() > known:
+        with suppress(ImportError):  # OpenBLAS has threads that nobody can count, or one alone
+            pools = import_module("threadpoolctl").threadpool_info()
+            known += sum(p["num_threads"] - 1 for p in pools if p["internal_api"] == "openblas")
+    return native_threads() <= known
+
+
+def native_threads() -> int:
+    """The threads of this process, those of compiled libraries among them."""
+    return len(list(Path("/proc/self/task").iterdir()))
 
 
 def in_forks(

@@ -258,7 +258,7 @@ def is_attained(step: Json) -> bool:
 
 
 def attained(step: Json) -> str:
-    """What is known of whether a step's bound is reached.
+    """Say whether a step's bound is known to be reached.
 
     A conversion of a profile may know a smaller epsilon that some data and queries reach.
     """

@@ -278,7 +278,7 @@ def _named_by(program: Any) -> Iterator[float]:
     """The numbers in the code of its functions, and those that their modules have by a name."""
     for function in functions_of(program):
         around = function.__globals__
-        # What is declared is no number of a record.
+        # A declared number is none of a record.
         for code in codes_of(function.__code__) if function.__name__ != "declaration" else ():
             named = [around[name] for name in code.co_names if name in around]
             for source in (*code.co_consts, *named):

@@ -474,9 +474,9 @@ def _short(key: Any) -> str:
 
 
 def _found(program: Any, items: Any) -> list[Any]:
-    """What some items, or one, reach.
+    """All objects that some items, or one, reach.
 
-    Of installed packages only the program's own is looked through: others are larger than that.
+    Installed packages other than the program's own are left out: they are larger than that.
     """
     home = str(type(program).__module__).partition(".")[0]
 

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-import re
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import numpy as np
 import pytest
 
 from dpaudit.accountant.claim import Claim
-from dpaudit.audit.workers import WorkersLost
 from dpaudit.certificate.cache import FOLDER, Files, files_of, holds, identity, remember
 from dpaudit.certificate.order import Options, Order, Run, plan
 from dpaudit.certificate.publish import Failed, Finished, certify_each, write_index
 from dpaudit.check.file import read
 from dpaudit.curator.mechanism import Mechanism
-from dpaudit.errors import InvalidParameter, OutputNotWritable, described
+from dpaudit.errors import InvalidParameter, OutputNotWritable
 from dpaudit.families.additive import Gaussian
 from dpaudit.families.opaque import GDP
-from dpaudit.kernels.query import Records
 from dpaudit.nodes import Node
 from dpaudit.scope import Scope
 from tests.library.cli.bench import DIGESTS, NoNoise, Releases, mechanism, suite
@@ -204,74 +202,24 @@ def test_a_full_disk_stops_the_run(tmp_path: Path) -> None:
 # --- several processes ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Dying(Releases):
-    """Its process is killed, as by a system without memory."""
-
-    def declaration(self, scope: Scope) -> Node:
-        if os.getpid() != HERE:
-            os._exit(9)
-        return self.node
-
-
-HERE = os.getpid()
+@pytest.mark.long("a process of its own certifies some mechanisms")
+@pytest.mark.parametrize(
+    "chosen",
+    ["dies or beside", pytest.param("not (dies or beside)", marks=pytest.mark.quality)],
+)
+def test_mechanisms_are_divided_among_processes(chosen: str, checkout: Path) -> None:
+    """In a new process: in this one other tests' libraries have threads, which no copy has."""
+    file = checkout / "tests" / "support" / "certified_in_forks.py"
+    options = ("-n", "0", "-q", "-p", "no:cacheprovider", "-k", chosen)
+    command = [sys.executable, "-m", "pytest", *options, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=checkout)
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
 
 
 def processes_of(*orders: Order, out: Path, **options: Any) -> dict[str, Finished | Failed]:
     run = run_of(*orders, jobs=2, **options)
     return {result.name: result for result in certify_each(run, out, keep=False)}
-
-
-@pytest.mark.long("two mechanisms are certified twice")
-def test_certificates_of_several_processes_are_those_of_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Byte for byte, also of a program that no other process could be sent."""
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
-
-    def drawn() -> Records:
-        return Records(np.ones((4, 1)))
-
-    unsent = replace(OTHER, records=drawn)
-    orders = order(), Order(unsent, None, "project", DIGESTS)
-    for folder, jobs in (("one", 1), ("two", 2)):
-        run = run_of(*orders, jobs=jobs, trials=100)
-        list(certify_each(run, tmp_path / folder, keep=False))
-    for name in ("case", "other"):
-        one, two = ((tmp_path / f / f"{name}.json").read_bytes() for f in ("one", "two"))
-        assert one == two
-
-
-def test_a_process_that_dies_fails_its_mechanism_alone(tmp_path: Path) -> None:
-    dying = replace(OTHER, program=Dying(Gaussian("a", 2), ("a",)))
-    made = processes_of(order(), Order(dying, None, "project", DIGESTS), out=tmp_path)
-    failed = made["other"]
-    assert isinstance(made["case"], Finished)
-    assert isinstance(failed, Failed)
-    assert isinstance(failed.error, WorkersLost)
-
-
-@dataclass(frozen=True)
-class Crashing(Releases):
-    """Its declaration ends in an error that nobody raised on purpose."""
-
-    def declaration(self, scope: Scope) -> Node:
-        raise AttributeError("a text that may quote data")
-
-
-def test_an_error_of_another_process_still_says_its_line(tmp_path: Path) -> None:
-    crashing = replace(OTHER, program=Crashing(Gaussian("a", 2), ("a",)))
-    failed = processes_of(order(), Order(crashing, None, "project", DIGESTS), out=tmp_path)["other"]
-    assert isinstance(failed, Failed)
-    assert failed.error.__traceback__ is None, "it was sent"
-    assert re.fullmatch(r"AttributeError at .*:\d+", described(failed.error))
-    assert described(KeyError("private")) == "KeyError"
-
-
-def test_a_full_disk_stops_several_processes(tmp_path: Path) -> None:
-    (tmp_path / "case.json" / "in the way").mkdir(parents=True)
-    with pytest.raises(OutputNotWritable):
-        processes_of(order(), order(OTHER), out=tmp_path)
 
 
 def test_a_release_is_drawn_in_this_process(tmp_path: Path) -> None:
