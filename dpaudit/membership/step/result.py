@@ -70,7 +70,7 @@ class StepAudit:
     def __str__(self) -> str:
         measured = f"{self.effective:.3g}" if np.isfinite(self.effective) else "infinite"
         head = (
-            f"{self.name}: {len(self.faults)} faults in its step"
+            f"{self.name}: {len(self.faults)} fault{'s' * (len(self.faults) != 1)} in its step"
             if self.faults
             else f"{self.name}: no fault found in its step, which proves nothing"
         )
