@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -188,17 +189,29 @@ def in_forks(
 
 def _answer(call: Callable[[Any], Any], item: Any, sender: Connection) -> None:
     _watch(os.getppid())
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # an interruption of the process that asked ends this one
+    # An interruption of the process that asked ends this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A progress bar's thread, which is not copied, may hold what it writes by.
     sys.stdout = sys.stderr = sys.__stderr__
     try:
         answer = call(item)
     except Exception as error:  # noqa: BLE001  (for the process that asked)
-        error.add_note(described(error))  # a traceback does not travel
-        answer = error
+        answer = sendable(error)
     sender.send(answer)
+
+
+def sendable(error: Exception) -> Exception:
+    """The error as another process can have it: with its words, as no traceback travels.
+
+    An error that cannot be pickled and read again, as of a class with arguments of its own, is told
+    by these words alone.
+    """
+    error.add_note(described(error))
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301  (of this process itself)
+    except Exception:  # noqa: BLE001  (a class may raise anything here)
+        return DpauditError(described(error))
+    return error
 
 
 class _Paired:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dpaudit.audit.workers import forks, in_forks
+from dpaudit.audit.workers import forks, in_forks, sendable
 from dpaudit.certificate.cache import Files, files_of, holds, identity, remember
 from dpaudit.certificate.certificate import Json, file_bytes, surprises
 from dpaudit.certificate.certify import Certified, certify_one
@@ -337,7 +337,7 @@ def certify_each(
             yield make(run, index, out)
         return
     alone = replace(run, options=replace(run.options, jobs=1, progress=None))
-    made = in_forks(lambda index: make(alone, index, out), missing, run.options.jobs)
+    made = in_forks(lambda index: _sent(make(alone, index, out)), missing, run.options.jobs)
     for index, result in made:
         if isinstance(result, OutputNotWritable):
             raise result
@@ -360,8 +360,12 @@ def guarded(
     except Exception as error:
         if os.environ.get(TRACEBACK):
             raise
-        error.add_note(described(error))  # for another process, to which no traceback travels
         return Failed(run.orders[index].mechanism.name, error)
+
+
+def _sent(result: Finished | Failed) -> Finished | Failed:
+    """The result for the process that asked."""
+    return replace(result, error=sendable(result.error)) if isinstance(result, Failed) else result
 
 
 def _find(run: Run, index: int, out: Path, *, opened: Opened) -> Finished | None:

@@ -17,7 +17,7 @@ from dpaudit.report.say import localised, percentage, say
 
 PAGE_DIGITS = 6  # Significant digits of a bound on a page; the certificate has all of them.
 _HUNDRED = Decimal(100)  # For percentages, as an exact decimal.
-_TIGHT_RATIO = Decimal("1e-6")  # Of the attained value, up to which a bound above it is attained.
+_TIGHT_RATIO = Decimal("1e-6")  # A bound is called attained up to this share above it.
 
 
 def parse(text: str) -> Decimal:

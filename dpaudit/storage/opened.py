@@ -11,6 +11,7 @@ from typing import Any
 
 # Ends of the names of files that are code, and not data.
 CODE = (".py", ".pyc", ".pyi", ".so", ".pyd", ".dll")
+# The library's own files, of which none holds a user's data.
 PACKAGE = Path(__file__).resolve().parents[1]
 MAX_KEPT_BYTES = 2**26  # Bytes of a file that is restored after it was written.
 _listening: list[set[str]] = []

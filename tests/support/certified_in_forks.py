@@ -87,6 +87,32 @@ def test_a_full_disk_stops_several_processes(tmp_path: Path) -> None:
         processes_of(order(), order(OTHER), out=tmp_path)
 
 
+class OwnError(Exception):
+    """An error that is made of two numbers, and cannot be made again of its text."""
+
+    def __init__(self, first: int, second: int) -> None:
+        super().__init__(f"{first} and {second}")
+
+
+@dataclass(frozen=True)
+class Failing(Releases):
+    """Its declaration ends in an error of the user's own."""
+
+    def declaration(self, scope: Scope) -> Node:
+        raise OwnError(1, 2)
+
+
+def test_an_error_that_cannot_be_sent_costs_its_mechanism_alone_beside_others(
+    tmp_path: Path,
+) -> None:
+    failing = replace(OTHER, program=Failing(Gaussian("a", 2), ("a",)))
+    made = processes_of(order(), Order(failing, None, "project", DIGESTS), out=tmp_path)
+    failed = made["other"]
+    assert isinstance(made["case"], Finished)
+    assert isinstance(failed, Failed)
+    assert re.fullmatch(r"OwnError at .*:\d+", described(failed.error))
+
+
 @dataclass(frozen=True)
 class Telling(Releases):
     """Its declaration names the process that it is made in."""

@@ -265,7 +265,7 @@ def test_rates_next_to_one_are_refused_and_would_be_wrong(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("cap", [math.inf, 6.0])
 def test_the_rule_needs_what_is_outside(cap: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of short panels: charged, all is well; not charged, it is seen."""
+    """Short panels show the error: charged, all is well; not charged, it is seen."""
     monkeypatch.setattr(rule, "EXPONENT", -8.0)
     pair = STEEP if math.isinf(cap) else sampled.Capped(STEEP, cap)
     case = (pair, 2.0, 1.0, 40, (10, 40))

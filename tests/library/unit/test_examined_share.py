@@ -13,7 +13,7 @@ from tests.support.work import ALL, SEARCHED, SHARE, WALKED, chosen, share_of
 
 
 def shares() -> set[float]:
-    """Of each of the limits, as they are now."""
+    """Each of the limits, as it is now."""
     return {
         examination.Meter(1.0).limit / LIMIT,
         examination.WORK / WALKED,

@@ -414,7 +414,7 @@ def texts_of(page: str) -> list[str]:
 
 
 def quoted_by(certificate: Json) -> set[str]:
-    """What a certificate quotes from others: theorems, pairs of data sets, an author's evidence."""
+    """Texts of others in a certificate: theorems, pairs of data sets, an author's evidence."""
     inner = certificate["predicate"]
     texts = {step["cite"] for step in inner["derivation"]["steps"]}
     for audit in (*inner["audits"], *inner["likelihoods"]):
