@@ -52,7 +52,14 @@ INTERRUPTED = 130  # exit code after Ctrl-C: 128 + SIGINT
 
 
 class Interface(Commands):
-    """Turns errors into one line and an exit code; texts of unexpected errors may quote data."""
+    """Turns errors into one line and an exit code; texts of unexpected errors may quote data.
+
+    ``resumes``: what an interrupted command is told of going on, if anything.
+    """
+
+    def __init__(self, *args: Any, resumes: str = "", **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.resumes = resumes
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; print an error as one line, and exit with its code."""
@@ -64,10 +71,7 @@ class Interface(Commands):
             click.echo(f"dpaudit: {described(error)}", err=True)
             ctx.exit(error.exit_code)
         except (KeyboardInterrupt, click.Abort):
-            click.echo(
-                "dpaudit: interrupted; a `dpaudit certify` with --seed resumes where it stopped",
-                err=True,
-            )
+            click.echo("; ".join(filter(None, ("dpaudit: interrupted", self.resumes))), err=True)
             ctx.exit(INTERRUPTED)
         except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
             raise
@@ -90,6 +94,7 @@ SECTIONS = {
 
 @click.group(
     cls=Interface,
+    resumes="a `dpaudit certify` with --seed resumes where it stopped",
     sections=SECTIONS,
     example="dpaudit certify noisy_mean --seed 1",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

@@ -68,7 +68,11 @@ class _Progress:
             click.echo(f"{name}: {len(done)} of {len(cells)} cells{left}", err=True)
 
 
-@click.group(cls=Interface, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Interface,
+    resumes="the same command resumes where it stopped",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 def main() -> None:
     """Utility experiments: grids of cells, checks against bands, tables and plots."""
 
@@ -175,7 +179,7 @@ def _bill_lines(root: Path, size: Size, seed: int, out: Path) -> list[str]:
 def _bill(
     order: Order, experiment: Experiment, corner: Sequence[Cell], out: Path, *, whole: bool = False
 ) -> Bill:
-    """What an order takes, and what is left of it; ``whole``: its result is there."""
+    """The time that an order takes, and that is left of it; ``whole``: its result is there."""
     from experiments.lab.running import distinct, kept_cells
     from experiments.lab.times import FILE, Times, bill
 
@@ -283,7 +287,7 @@ def figure_command(
 def _shown(
     figure: Figure, order: Order, corner: Sequence[Cell], jobs: int, out: Path
 ) -> dict[str, Read]:
-    """What a figure shows, by experiment: full results that are there, others run now.
+    """The results that a figure shows, by experiment: full ones that are there, others run now.
 
     ``corner``: the quick grid of the figure's own experiment.
     """

@@ -53,7 +53,7 @@ class Figure:
         return tuple(self.cells(size, files)) if self.cells else ()
 
     def drawn(self, reads: Mapping[str, Read]) -> Findings:
-        """What the page shows: the figure, and the share of the paper's scale."""
+        """The contents of the page: the figure, and the share of the paper's scale."""
         found = self.show(reads)
         missing = [
             f"{name}: not run ({read.why})" for name, read in reads.items() if not read.findings

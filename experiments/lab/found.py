@@ -22,7 +22,7 @@ def load(root: Path, *, figures: bool = False) -> Mapping[str, Experiment]:
     ``figures``: also those that only a figure runs.
 
     One that belongs to a paper is read as the paper quotes its bands.  A root without that package
-    has none.  What its modules print goes to standard error.
+    has none.  Its modules print to standard error.
     Errors: UnknownTarget for a module that does not import, or two experiments of one name.
     """
     root = roots.serve(root)

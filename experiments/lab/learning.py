@@ -27,7 +27,7 @@ class Learnt:
 
     @property
     def share(self) -> float:
-        """What is left of the start's value: 1 is no learning, above it harm."""
+        """The share of the start's value that is left: 1 is no learning, above it harm."""
         return self.value / self.start
 
 

@@ -1,4 +1,4 @@
-"""What an experiment is: a grid of cells, what one cell measures, and how the grid is read."""
+"""An experiment: a grid of cells, the measurement of one cell, and how the grid is read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Size(StrEnum):
 
 
 class Status(StrEnum):
-    """What a measured value says of its band."""
+    """The outcome of a measured value against its band."""
 
     HELD = "held"
     MISSED = "missed"
@@ -86,7 +86,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Result:
-    """What one cell measured."""
+    """The values that one cell measured."""
 
     cell: Cell
     values: Values
@@ -216,7 +216,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Findings:
-    """What a grid says: tables, checks, the panels of its plot, and sentences beside them."""
+    """The findings of a grid: tables, checks, the panels of its plot, and sentences beside them."""
 
     tables: tuple[Table, ...]
     checks: tuple[Check, ...]

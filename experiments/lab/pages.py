@@ -120,7 +120,7 @@ def write(
 
 
 def entry(of: Experiment, findings: Findings) -> dict[str, Any]:
-    """What the list of experiments says of one."""
+    """The line of one experiment in their list."""
     return {
         "experiment": of.name,
         "title": of.title,

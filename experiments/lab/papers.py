@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 Kind = TypeVar("Kind")
 UNREAD = "Missed or inconclusive, and read by no statement"
-# What sources of checks may name that the specification of the experiments says in words.
+# Names that sources of checks may have and that the experiments' specification says in words.
 NAMED = re.compile(r"\b(?:E[1-9]\d*|acceptance [1-9]\d*)\b")
 APART = ", run before the protocol: each row beside its own start, no row beside another"
 ANCHOR = "#missed-or-inconclusive-and-read-by-no-statement"
 
 
 class Agreement(StrEnum):
-    """What was found of a statement."""
+    """The outcome of a statement."""
 
     AGREES = "agrees"
     DOES_NOT = "does not agree"
@@ -51,7 +51,7 @@ class Agreement(StrEnum):
 
 @dataclass(frozen=True)
 class Statement:
-    """What a paper says at ``place``, and the checks of an experiment that decide it.
+    """A statement of a paper at ``place``, and the checks of an experiment that decide it.
 
     ``says``: the paper's own figure or rate.  ``checks``: how the names of its checks begin; all
     of them must be there.  ``held``: what is found where they hold; where bands are those of a
@@ -120,7 +120,7 @@ def quoted(check: Check, bands: Mapping[str, str]) -> Check:
 
 @dataclass(frozen=True)
 class Claims:
-    """What certificates say of the privacy that the paper of the page ``paper`` claims.
+    """The verdicts of certificates on the privacy that the paper of the page ``paper`` claims.
 
     ``counted``: how many instances of its claims came out how, by outcome; called for a page alone,
     as it imports what the claims are declared by.  ``link``: from the page to the list of them.
@@ -242,7 +242,7 @@ def _number(value: Any) -> Any:
 
 
 def agreement(statement: Statement, read: Read | None) -> tuple[Agreement, list[Check]]:
-    """What was found of a statement, and the checks that say it.
+    """The outcome of a statement, and the checks that decide it.
 
     A check that is not judged leaves a statement open unless another was missed: all must hold.
     Errors: InvalidParameter for a check that the experiment does not make.

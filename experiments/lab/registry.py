@@ -73,7 +73,7 @@ def records(path: Path = RECORDS) -> list[Record]:
 
 
 def interval(text: str) -> tuple[Fraction, Fraction]:
-    """What a printed number may stand for: an integer itself, a decimal half a last digit around.
+    """The numbers that a print stands for: an integer itself, a decimal half a last digit around.
 
     >>> interval("2.47")
     (Fraction(493, 200), Fraction(99, 40))

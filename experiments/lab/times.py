@@ -1,4 +1,4 @@
-"""What cells cost: processor seconds by experiment and cell, kept beside the results."""
+"""The cost of cells: processor seconds by experiment and cell, kept beside the results."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Times:
 
 @dataclass(frozen=True)
 class Bill:
-    """What an experiment's grid costs in processor seconds.
+    """The cost of an experiment's grid in processor seconds.
 
     ``measured``: the sum over the ``timed`` cells; ``estimated``: of the others, by their declared
     costs at the pace of all timed cells of the experiment, or, where there are none, at the median

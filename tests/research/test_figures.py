@@ -179,6 +179,9 @@ def test_a_figure_says_its_time_before_it_runs_and_resumes_where_it_was_stopped(
     assert first.index("own: 0 of 2 cells are done; the others take about") < first.index(
         "own: 0 of 2 cells\n"
     )
+    assert first.splitlines()[-1] == (
+        "dpaudit: interrupted; the same command resumes where it stopped"
+    )
     ran = len(Path("ran.txt").read_text().split())
     Path("stop").unlink()
     again = lab(*words).stderr

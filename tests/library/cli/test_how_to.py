@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -40,6 +41,16 @@ def test_a_page_that_says_what_is_not_so_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "again").mkdir()
     with pytest.raises(AssertionError):
         run_page(page, tmp_path / "again", ROOT)
+
+
+def test_a_line_that_takes_too_long_of_a_processor_is_stopped_and_one_that_waits_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that no load of the machine fails a page."""
+    monkeypatch.setattr(pages, "SECONDS", 1)
+    pages._run("sleep 1.5", tmp_path, dict(os.environ))
+    with pytest.raises(AssertionError, match="while :"):
+        pages._run("while :; do :; done", tmp_path, dict(os.environ))
 
 
 def test_prompts_after_an_extra_that_is_not_installed_are_left_out(
