@@ -44,7 +44,7 @@ from dpaudit.report.words import (
     UNCOMPARED,
     UNHEARD,
 )
-from dpaudit.storage.opened import of_users
+from dpaudit.storage.opened import OUTSIDE, of_users
 
 # How audits bound the loss: by counting plain runs, by likelihoods, or by both.
 METHODS = PLAIN, LIKELIHOOD, BOTH = "plain", "likelihood", "both"
@@ -66,7 +66,7 @@ SLOWEST_RATIO = 7
 KEEPS = (
     "the program keeps what depends on the records of a run, which changed no answer of the next"
 )
-READS = "the program reads files, of which nobody established that they hold nothing private"
+READS = "the program reads sources of which nobody established that they hold nothing private"
 WARNS = "a library warns of some data sets and not of others, by a text that holds no value"
 SHOWN_STRETCHES = 5  # Stretches of lines that a sentence names; a certificate lists all.
 
@@ -208,8 +208,11 @@ def evidence_caveats(
 
 
 def _files_read(examination: Examination) -> list[str]:
-    """Files of users that the program reads; made-up records change nothing in them."""
-    files = sorted(PurePath(name).name for name in of_users(examination.opened))
+    """Sources that the program reads beside its records; made-up records change nothing there."""
+    files = sorted(
+        name if name.startswith(OUTSIDE) else PurePath(name).name
+        for name in of_users(examination.opened)
+    )
     more = f" and {len(files) - SHOWN_STRETCHES} more" if len(files) > SHOWN_STRETCHES else ""
     return [f"{READS}: {', '.join(files[:SHOWN_STRETCHES])}{more}"] if files else []
 

@@ -1,4 +1,8 @@
-"""Record the files that code opens, and put back those it wrote, by audit events (PEP 578)."""
+"""Record what code reads from outside, and put back files it wrote, by audit events (PEP 578).
+
+Python's ``open``, SQLite, sockets and child processes raise such events.  Libraries that read files
+by code of their own (DuckDB, Polars, drivers of databases in C) raise none: they are not seen.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,8 @@ from typing import Any
 CODE = (".py", ".pyc", ".pyi", ".so", ".pyd", ".dll")
 # The library's own files, of which none holds a user's data.
 PACKAGE = Path(__file__).resolve().parents[1]
+# How the name of a source begins that is no file.
+OUTSIDE = CONNECTION, OUTPUT = "connection to ", "output of "
 MAX_KEPT_BYTES = 2**26  # Bytes of a file that is restored after it was written.
 _listening: list[set[str]] = []
 _writing: list[dict[Path, bytes | None]] = []
@@ -24,6 +30,7 @@ _hooked = False
 def opened() -> Iterator[set[str]]:
     """Collect absolute paths of files opened for reading in this block; code files are left out.
 
+    A connection is collected as "connection to HOST", a child process as "output of PROGRAM".
     An audit hook cannot be removed, so one hook is installed; outside such blocks it does nothing.
     """
     _hook()
@@ -37,12 +44,13 @@ def opened() -> Iterator[set[str]]:
 
 
 def of_users(paths: Iterable[str]) -> list[str]:
-    """Those of the files that exist and belong to no installed package and no system."""
+    """Those that are connections, child processes, or files of no installed package or system."""
     roots = {sys.prefix, sys.base_prefix, str(PACKAGE), "/proc", "/sys", "/dev", "/usr", "/etc"}
     return [
         name
         for name in paths
-        if not any(PurePath(name).is_relative_to(root) for root in roots) and Path(name).is_file()
+        if name.startswith(OUTSIDE)
+        or (not any(PurePath(name).is_relative_to(root) for root in roots) and Path(name).is_file())
     ]
 
 
@@ -92,7 +100,12 @@ def at_import() -> frozenset[str]:
 
 
 def _heard(event: str, arguments: tuple[Any, ...]) -> None:
-    if event != "open" or not (_listening or _writing):
+    if not (_listening or _writing):
+        return
+    if event in ("socket.connect", "subprocess.Popen", "sqlite3.connect"):
+        for paths in _listening:
+            paths.add(_source(event, arguments))
+    if event != "open":
         return
     path, mode, flags = arguments
     if not isinstance(path, (str, bytes)):
@@ -105,6 +118,16 @@ def _heard(event: str, arguments: tuple[Any, ...]) -> None:
         return
     for paths in _listening:
         paths.add(name)
+
+
+def _source(event: str, arguments: tuple[Any, ...]) -> str:
+    """The name of a connection, of a child process, or of the file of a database."""
+    if event == "sqlite3.connect":
+        return str(Path(os.fsdecode(arguments[0])).absolute())
+    if event == "subprocess.Popen":
+        return OUTPUT + PurePath(os.fsdecode(arguments[0])).name
+    address = arguments[1]
+    return CONNECTION + str(address[0] if isinstance(address, tuple) else address)
 
 
 def _keep(path: Path) -> None:

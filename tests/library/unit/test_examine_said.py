@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
 import re
+import socket
+import sqlite3
+import subprocess
 import sys
 import time
 import warnings
@@ -156,6 +160,25 @@ def test_a_file_that_the_program_reads_is_named_first(
     assert not [text for text in evidence_caveats(silent, (), "both") if text.startswith(READS)]
     monkeypatch.setattr(evidence, "of_users", lambda paths: [])
     assert not [text for text in evidence_caveats(found, (), "both") if text.startswith(READS)]
+
+
+def test_databases_connections_and_child_processes_are_named(tmp_path: Path) -> None:
+    """A file of SQLite, a server and a child process hold rows that never change either."""
+    with contextlib.closing(sqlite3.connect(tmp_path / "rows.db")) as database:
+        database.execute("CREATE TABLE rows (value REAL)")
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def reads(value: float) -> None:
+        with contextlib.closing(sqlite3.connect(tmp_path / "rows.db")) as database:
+            database.execute("SELECT * FROM rows").fetchall()
+        socket.create_connection(server.getsockname()).close()
+        subprocess.run([sys.executable, "-c", ""], check=True)
+
+    with server:
+        found = examine(mechanism("reading", Speaking(reads, of_rows=False)), seed=1, seconds=3)
+    python = Path(sys.executable).name
+    sources = f"connection to 127.0.0.1, output of {python}, rows.db"
+    assert evidence_caveats(found, (), "both")[0] == f"{READS}: {sources}"
 
 
 def test_a_time_of_day_says_nothing_of_records() -> None:
