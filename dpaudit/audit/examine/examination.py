@@ -119,6 +119,9 @@ CONTROL = "control flow and released values, on made-up records"
 MOVED = "displacement of every query, maximised"
 APART = "parts kept apart"
 TRIALS = "one trial as one of many"
+# Draws of a hook among which one has to have rows of the shape that it made first: with half of
+# them of other shapes, none has in one of 65,000 series.
+DRAWN_AGAIN = 16
 FAIL = "made-up records make the program fail"
 MADE = "declared releases, made on made-up records"
 
@@ -372,7 +375,8 @@ class _Examiner:
         self.shared = walks.shared(self.program)
         self.unused = walks.own_copy(self.program)
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM,)))
-        like = self._alike(rng)
+        self.like: Records | None = None
+        self.like = like = self._alike(rng)
         self.shape = self._shape(like, *shapes)
         values = None if like is None else like.values
         rows = rows_of(self.shape, rng, constants_of(self.program), values)
@@ -391,11 +395,22 @@ class _Examiner:
         self.rng = rng
 
     def _draw(self, rng: np.random.Generator | None = None) -> Records:
-        """Records of the hook, drawn afresh."""
-        return self.mechanism.records_alike(self.rng if rng is None else rng)
+        records = self._alike(self.rng if rng is None else rng)
+        assert records is not None  # noqa: S101  (asked for only where there is a hook)
+        return records
 
     def _alike(self, rng: np.random.Generator) -> Records | None:
-        return None if self.mechanism.records_like is None else self.mechanism.records_alike(rng)
+        """Records of the hook, drawn afresh, whose rows have the shape of the first ones.
+
+        Rows of different data sets are exchanged, so that all of them need one shape.
+        """
+        if self.mechanism.records_like is None:
+            return None
+        for _ in range(DRAWN_AGAIN):
+            records = self.mechanism.records_alike(rng)
+            if self.like is None or records.values.shape[1:] == self.like.values.shape[1:]:
+                return records
+        return self.like
 
     def _shape(self, like: Records | None, shape: Shape | None, likely: Shape | None) -> Shape:
         """The hook's, the data's, one that is found out, or the likely one.  Errors: Unknown."""

@@ -213,14 +213,19 @@ def test_a_program_that_exits_on_some_records_is_flagged() -> None:
     assert any("fail" in finding.detail for finding in found.broken)
 
 
-@pytest.mark.whole_work
-def test_hooks_that_make_other_shapes_each_time_are_no_error() -> None:
-    """Of data sets of other shapes those are tried that the query runs on."""
+@pytest.mark.parametrize("adjacency", [Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE])
+@pytest.mark.parametrize("again", [1, examination.DRAWN_AGAIN])
+def test_hooks_that_make_other_shapes_each_time_are_no_error(
+    monkeypatch: pytest.MonkeyPatch, adjacency: Adjacency, again: int
+) -> None:
+    """Rows of two shapes cannot be exchanged: rows keep the first one, and their number varies."""
 
     def hook(rng: np.random.Generator) -> Records:
         return Records(rng.standard_normal((int(rng.integers(5, 30)), int(rng.integers(1, 6)))))
 
-    made = replace(mechanism("does", Does(nothing)), records_like=hook)
+    monkeypatch.setattr(examination, "DRAWN_AGAIN", again)
+    made = mechanism("does", Does(nothing))
+    made = replace(made, records_like=hook, scope=replace(made.scope, adjacency=adjacency))
     assert not examine(made, seed=1, seconds=5.0).broken
 
 
