@@ -72,7 +72,5 @@ def _total_entropy(rows: npt.NDArray[Any]) -> float:
     width = rows.nbytes // len(rows)
     if width == 0:
         return 0.0
-    content = rows.tobytes()
-    each_row = (content[start : start + width] for start in range(0, len(content), width))
-    counts = Counter(each_row).values()
+    counts = Counter(np.frombuffer(rows.tobytes(), f"V{width}").tolist()).values()
     return math.fsum(count * math.log(len(rows) / count) for count in counts)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -172,13 +173,16 @@ class _Score(NamedTuple):
     falling: Any
 
 
+@lru_cache(maxsize=4096)
 def _score(loss: str, log_weight: str, place: str) -> _Score:
-    exact = _signed(loss, place)
+    import flint
+
+    exact = _comparable(_signed(loss, place))
     require(exact > 0, f"{place}: a loss that is not positive")
     with working_precision():
-        weight = enclose(_signed(log_weight, place)).exp()
-        ball = enclose(exact)
-        return _Score(_comparable(exact), ball, weight, (-ball).exp())
+        weight = flint.arb(_comparable(_signed(log_weight, place))).exp()
+        ball = flint.arb(exact)
+        return _Score(exact, ball, weight, (-ball).exp())
 
 
 def _comparable(number: Fraction) -> Any:
