@@ -153,6 +153,7 @@ def slots(outliers: int) -> tuple[Any, Any]:
     return (a**2 + (k - a) ** 2) / k - 0.8 * k, weights[kept]
 
 
+@pytest.mark.quality
 def test_independent_slots_by_exact_sums() -> None:
     """.43659 against 4.72e-5: epsilon of at least 9.13 at delta = 1e-10."""
     one, two = (survival(*slots(n), catalogue.SLOT_ROUNDS) for n in (665, 666))

@@ -60,6 +60,7 @@ LOCAL = set(planted_in(diff2_bvr, seed=SEED).bugs)
 ALL = [pytest.param(n, marks=pytest.mark.quality if n in LOCAL else ()) for n in BENCH.bugs]
 
 
+@pytest.mark.first_case
 @pytest.mark.long_cases(
     "b15_largest_client",
     "b5_large_steps",

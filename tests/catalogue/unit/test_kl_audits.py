@@ -34,6 +34,7 @@ def lens(mechanism: Mechanism, suite: Suite, trials: int, observe: Any = None) -
     return mu_lower(count_errors(found.test, suite.threshold), 0.05).mu_lower
 
 
+@pytest.mark.quality
 def test_kl_spider_s_canary_attains_anchors_and_differences_together() -> None:
     """8,000 trials a side: at least 92% of mu = sqrt(2 rho); anchors alone would give 89%."""
     assert 0.92 * MU <= lens(kl.kl_spider_bench, kl.spider_twin, 8_000) <= MU

@@ -27,6 +27,7 @@ def made(mechanism: Mechanism, **values: Any) -> Mechanism:
     return hook(None if private else len(ZEROS), (6,), **values)
 
 
+@pytest.mark.first_case
 @pytest.mark.long_cases("dp_sgd_poisson", "phased_sgd", "localized_accelerated_dp_sgd")
 @pytest.mark.parametrize("method", PROJECTING, ids=lambda m: m.mechanism.name)
 def test_the_set_that_models_stay_in_is_as_far_across_as_its_radius_says(method: Method) -> None:

@@ -280,6 +280,7 @@ def test_what_is_not_there_is_named_with_a_way_out(target: str, part: str, scrat
     assert part in message(scratch, target)
 
 
+@pytest.mark.quality
 def test_another_root_is_listed_without_being_served(scratch: Path) -> None:
     write(scratch / "mechanisms" / "loud.py", "print('a module that prints')\n")
     before = list(sys.path)

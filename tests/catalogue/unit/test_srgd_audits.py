@@ -115,6 +115,7 @@ def test_the_canary_sits_in_the_round_that_is_protected_least(
     assert np.flatnonzero(~pair.second.present).tolist() == [3 * expected]
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.mechanism)
 def test_a_suite_of_the_catalogue_reaches_what_its_loss_moves(suite: Suite) -> None:

@@ -235,6 +235,7 @@ def test_a_release_that_was_not_declared_is_refused(name: str, message: str) -> 
         suite.program.run(sampler)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("name", "check"),
     [

@@ -67,6 +67,7 @@ def toy(kind: Constants, users: int, claim: Any) -> Mechanism:
     return Mechanism("toy", "toy", "the tests", program, USERS, (claim,), setting)
 
 
+@pytest.mark.quality
 def test_the_printed_constants_are_attacked_to_the_test_leaf() -> None:
     """(1, 1e-6), 10^5 a side: at least .95 of eps_bar = .5, at most the exact .5807.
 
@@ -291,6 +292,7 @@ ENUMERATED: dict[str, tuple[Any, Neighbours]] = {
 }
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize("name", ["absolute", pytest.param("logistic", marks=pytest.mark.quality)])
 def test_minimisers_are_attacked_on_enumerated_users(name: str) -> None:
     """4,000 a side; users whose m items are alike: scores 1 and 2, where the test is steepest."""

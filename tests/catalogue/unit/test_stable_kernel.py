@@ -261,6 +261,7 @@ class AlwaysPasses(StableReleaseKernel):
         return super().thresholds(rng) + 10**6
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(("kernel", "broken"), [(StableReleaseKernel, 0), (AlwaysPasses, 1)])
 def test_batches_of_one_trial_have_residuals_of_their_own(kernel: Any, broken: int) -> None:

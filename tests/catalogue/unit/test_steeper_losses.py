@@ -56,6 +56,7 @@ def shown(mechanism: Mechanism, program: Program, pair: Neighbours) -> float:
     return found.bounds[0].shown
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("name", GONE)
 def test_a_search_shows_nine_tenths_of_the_stand_in(name: str) -> None:

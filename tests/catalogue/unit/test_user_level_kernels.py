@@ -57,6 +57,7 @@ def replayed(answers: tuple[int, ...], queries: tuple[float, ...], trials: int =
     return math.exp(total)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("queries", [(0.0, 1.0, -3.0), (5.0, 5.0, 5.0), (-20.0, 2.0, 0.5)])
 def test_answers_have_the_density_of_one_secret_threshold(queries: tuple[float, ...]) -> None:
     total = 0.0

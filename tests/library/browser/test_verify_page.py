@@ -104,6 +104,7 @@ def test_a_route_without_an_export_is_named_by_the_command(tmp_path: Path) -> No
     assert "SampledWithoutReplacement: no Coq export yet; it needs" in ran.output
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("report", [SMALL, REPORTS / "membership" / "rand_tree.json"])
 def test_a_report_beside_the_page_links_to_it(report: Path, tmp_path: Path) -> None:

@@ -128,6 +128,7 @@ def test_a_population_holds_no_record_under_audit() -> None:
     assert split(Data(np.zeros((8, 1))), 0.5, 1)[1] is None
 
 
+@pytest.mark.quality
 def test_whoever_asks_for_a_verdict_and_gets_none_does_not_exit_with_success(folder: Path) -> None:
     with np.load("data.npz") as arrays:
         features, labels = arrays["features"].copy(), arrays["labels"].copy()

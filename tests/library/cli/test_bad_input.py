@@ -206,6 +206,7 @@ def test_a_file_is_no_folder(dpaudit: Invoke, project: Path) -> None:
     assert "is a file" in dpaudit("certify", "held", "--out", "file", code=USAGE).stderr
 
 
+@pytest.mark.quality
 def test_a_disk_that_fills_up_leaves_no_half_of_a_file(
     dpaudit: Invoke, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,6 +111,7 @@ def test_refuted_as_expected_is_no_failure_and_alone_keeps_its_exit_code(
     dpaudit("certify", "refuted", "--seed", "1", code=1)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     ("old", "new", "name", "said", "code"),

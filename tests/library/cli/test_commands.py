@@ -107,6 +107,7 @@ def test_account_at_delta_zero_is_infinite_for_a_gaussian(dpaudit: Invoke, proje
 # --- audit, certify, verify, report --------------------------------------------------------------
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", EXITS)
 def test_audit_exits_by_its_verdict_and_writes_nothing(
     name: str, dpaudit: Invoke, project: Path

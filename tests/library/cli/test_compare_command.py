@@ -151,6 +151,7 @@ def test_an_optimum_that_gains_nothing_turns_no_loss_into_a_gain(outcome: Outcom
     assert {row[3] for row in cells(outcome)} > {"0%", "100%"}
 
 
+@pytest.mark.quality
 def test_a_setting_that_is_the_private_number_of_records_is_said() -> None:
     """Under add_remove; a public guess by --set is none."""
     comparison = few(srgd.COMPARISON, "DP-SGD, Poisson batches")
@@ -322,6 +323,7 @@ def test_users_of_unequal_numbers_of_rows_are_compared(paper: Comparison, method
     assert found.row(OPTIMUM).mean < best < found.row(NOTHING).mean
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     "name",

@@ -165,6 +165,7 @@ def test_errata_of_a_release_that_was_moved_are_told(office: Path, monkeypatch) 
     assert "put into people_2026.errata.txt, beside its certificate: Withdrawn" in said
 
 
+@pytest.mark.quality
 @pytest.mark.long("a life of several releases")
 def test_the_cap_of_a_population_holds_over_its_data_sets(office: Path, monkeypatch) -> None:
     """Each data set has budget left; the persons, who are in both, have none."""

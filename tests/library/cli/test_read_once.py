@@ -183,6 +183,7 @@ def test_a_replay_is_of_the_certificate_that_was_checked(project: Path, dpaudit:
     assert file.read_bytes() == lie
 
 
+@pytest.mark.quality
 def test_modules_of_the_working_folder_do_not_stand_in_for_the_checkers(
     tmp_path: Path, checkout: Path
 ) -> None:

@@ -180,6 +180,7 @@ def released_cells(cells: str, kind: str, folder: Path) -> Any:
     return opened.totals([Total("cells", (ROWS,), by=by, needed=("cell",) * (not by))])[0][0]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("kind", ["csv", "parquet", *FRAMES])
 @pytest.mark.parametrize("cells", CELLS)
 def test_a_release_counts_a_cell_alike_in_every_format(

@@ -393,6 +393,7 @@ def test_a_folder_of_files_is_released_as_one_table(unattacked: Path) -> None:
     assert abs(int(persons["value"]) - 1000) < 60  # over ten deviations
 
 
+@pytest.mark.quality
 def test_every_schema_of_a_data_set_is_charged_to_its_one_account(unattacked: Path) -> None:
     """A cap of 2.5 takes two releases of epsilon 1, whatever form their schemas have."""
     folder = unattacked

@@ -178,6 +178,7 @@ OF_CATALOGUE = (
 )
 
 
+@pytest.mark.quality
 def test_free_parameters_are_set_and_the_certificate_states_all_of_them(
     dpaudit: Invoke, project: Path
 ) -> None:

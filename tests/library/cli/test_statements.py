@@ -66,6 +66,7 @@ def test_a_run_of_a_catalogue_mechanism_states_nothing_of_its_authors(
     assert "nothing is published from these runs" not in page
 
 
+@pytest.mark.quality
 def test_orders_of_the_catalogue_hold_the_statements_of_whoever_asks(
     dpaudit: Invoke, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

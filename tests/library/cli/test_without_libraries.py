@@ -51,6 +51,7 @@ def run(
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.quality
 @pytest.mark.long("processes that import anew")
 @pytest.mark.parametrize(
     "arguments",

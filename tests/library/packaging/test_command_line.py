@@ -66,6 +66,7 @@ def test_list_in_an_empty_folder_names_the_catalogue(
     assert not list(tmp_path.iterdir()), "listing writes nothing"
 
 
+@pytest.mark.quality
 def test_account_in_a_project(installation: Installation, scratch: Path) -> None:
     account = document(installation.dpaudit("account", "noisy_mean", "--json", cwd=scratch), 0)
     assert "noisy_mean" in json.dumps(account)

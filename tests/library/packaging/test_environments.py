@@ -65,6 +65,7 @@ def test_importing_dpaudit_imports_no_catalogue(installation: Installation, tmp_
     assert result.stdout.strip() == "set()", result.stderr
 
 
+@pytest.mark.quality
 def test_papers_import_beside_a_mechanisms_folder(from_wheel: Installation, tmp_path: Path) -> None:
     (tmp_path / "mechanisms").mkdir()
     (tmp_path / "mechanisms" / "__init__.py").touch()

@@ -289,6 +289,7 @@ def test_the_rule_needs_its_ellipses(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- the series ----------------------------------------------------------------------------------
 
 
+@pytest.mark.first_case
 @pytest.mark.long_cases("True-none")
 @pytest.mark.parametrize(
     ("smoothed", "term"),

@@ -62,6 +62,7 @@ def two_rounds(noise: str, rate: str, epsilon: str) -> float:
     )
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     ("noise", "rate", "epsilon"), [("0.5", "1e-4", "0.05"), ("0.7", "1e-5", "0.004")]

@@ -192,6 +192,7 @@ THRESHOLDS = [
 ]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("node", THRESHOLDS, ids=repr)
 def test_above_threshold_on_all_neighbours(node: AboveThreshold) -> None:
     """Lists of three queries, every move of each query, every transcript."""
@@ -207,6 +208,7 @@ def test_above_threshold_on_all_neighbours(node: AboveThreshold) -> None:
             guarantee.holds(q, p)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("node", THRESHOLDS, ids=repr)
 def test_many_noes_nearly_reach_the_loss(node: AboveThreshold) -> None:
     """1,000 noes at queries that rise, then yeses at queries far below that fall (or stay)."""

@@ -146,6 +146,7 @@ CURVES = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "name",
     [pytest.param(one, marks=[pytest.mark.quality] * (one == "DP-SGD")) for one in CURVES],

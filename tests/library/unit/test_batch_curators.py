@@ -341,6 +341,7 @@ BUGS = [
 ]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", NODES)
 def test_batches_as_declared_are_not_flagged(name: str) -> None:
     """False alarms: 1e-4 each."""
@@ -351,6 +352,7 @@ def test_batches_as_declared_are_not_flagged(name: str) -> None:
     assert any(f.check == CHECK for f in found.findings) == (name != "cyclic")
 
 
+@pytest.mark.first_case("bug")
 @pytest.mark.long_cases("kept-SameBatch", "kept-NewEachVisit")
 @pytest.mark.parametrize(("name", "bug"), BUGS)
 def test_batches_drawn_otherwise_are_found(name: str, bug: type[Drawer]) -> None:
@@ -392,6 +394,7 @@ def test_the_rate_of_false_alarms_of_passes() -> None:
 # --- certificates --------------------------------------------------------------------------------
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     "name",

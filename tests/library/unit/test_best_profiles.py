@@ -197,6 +197,7 @@ def test_a_search_that_is_seldom_made_has_epsilon_zero() -> None:
     assert epsilon_interval(pair, F(1, 100)).upper == 0
 
 
+@pytest.mark.quality
 def test_a_checker_sums_the_runs_of_a_search_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     search = Best(COMPOSED, F(1, 10), F(2))
     bound, delta = epsilon_interval(search, F(1, 10**5)), F(1, 10**5)

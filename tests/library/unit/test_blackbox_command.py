@@ -129,6 +129,7 @@ def test_one_verb_attacks() -> None:
     assert "attack" not in main.commands
 
 
+@pytest.mark.quality
 def test_recorded_noise_is_an_option(flipping: list[str]) -> None:
     given = [
         "flipping:laplace",

@@ -355,6 +355,7 @@ def tight_pair(data: float, rng: Generator, size: int) -> Any:
     return on_grid(data * np.array([0.5, 0.5]) + rng.laplace(0, 1, (size, 2)))
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize(
     ("mechanism", "claim"),
     [

@@ -61,6 +61,7 @@ def audit(form: str, other: float, trials: int) -> FunctionAudit:
     )
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("form", FORMS)
 def test_a_wrong_mechanism_is_found_in_any_form(form: str) -> None:
     """Two and a half times the epsilon that is claimed."""

@@ -121,6 +121,7 @@ def test_laplace_noise_reaches_its_pure_epsilon(mechanism: Any) -> None:
     assert 2 * found.p_value <= 1e-4
 
 
+@pytest.mark.quality
 def test_a_wrong_clip_is_refuted_and_right_noise_is_not() -> None:
     """The clip lets 1.1 through.  21 audits of right noise err with probability 1e-4 in all."""
     assert 1.09 < bound(gaussian(times=1.1)).lower <= 1.1056
@@ -280,6 +281,7 @@ def test_a_map_that_is_not_monotone_has_a_wrong_bound(monkeypatch: pytest.Monkey
 # --- the generator --------------------------------------------------------------------------------
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "draw",
     [

@@ -91,6 +91,7 @@ def test_pairs_are_neighbours_inside_the_domain() -> None:
     assert all(abs(len(a) - len(b)) == 1 for a, b in shorter)
 
 
+@pytest.mark.quality
 def test_records_that_make_it_raise_are_found() -> None:
     def fails(data: Any, rng: Generator, size: int) -> Any:
         if np.isnan(data).any():

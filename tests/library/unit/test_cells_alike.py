@@ -126,6 +126,7 @@ def test_parts_by_the_raw_spelling_would_count_a_unit_often(
     assert count(UNIT, data, Total("n", (ROWS,))) != [(1,)]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("kind", SOURCES)
 def test_a_missing_unit_is_refused(kind: str, tmp_path: Path) -> None:
     for place, value in enumerate(MISSING):
@@ -177,6 +178,7 @@ TABLES: dict[str, tuple[Schema, list[Any], Total, Any]] = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.long_cases("semicolons", "tabs", "lazy polars", "arrow", "dask")
 @pytest.mark.parametrize("kind", SOURCES)
 def test_a_table_counts_the_same_from_every_source(kind: str, tmp_path: Path) -> None:

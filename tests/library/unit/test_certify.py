@@ -63,6 +63,7 @@ def epoch(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- repeating it --------------------------------------------------------------------------------
 
 
+@pytest.mark.quality
 def test_the_same_seed_gives_the_same_bytes() -> None:
     one, again = (certify([order(CASE)], Options(seed=5))[0] for _ in range(2))
     assert canonical_bytes(one.certificate) == canonical_bytes(again.certificate)
@@ -189,6 +190,7 @@ def test_a_run_shows_what_was_released_and_nothing_else() -> None:
     accept(found.certificate)
 
 
+@pytest.mark.quality
 def test_a_seeded_run_says_that_it_protects_nothing() -> None:
     case = Mechanism(**CASE.__dict__ | {"records": private})
     seeded = predicate(certify([Order(case, None, "project", DIGESTS)], Options(seed=5))[0])
@@ -232,6 +234,7 @@ class NoZeros(Releases):
         return curator.release("a", ClippedMean(query, 1.0, np.full(3, 1 / 3)))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("own", "said"),
     [
@@ -478,6 +481,7 @@ def test_a_claim_at_one_renyi_order_is_refused_before_anything_runs() -> None:
         certified(case)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("node", "floats"),
     [

@@ -165,6 +165,7 @@ def test_the_checks_are_those_expected(kind: str) -> None:
     assert [row["check"] for row in made(kind)["predicate"]["claims"]] == EXPECTED[kind]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("status", "verdict"),
     [

@@ -348,6 +348,7 @@ def test_a_broken_check_cannot_read_held() -> None:
     assert "its p-value is missing" in rejected(held(), no_value)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", ["range", "mean", "variance", "shape", "successive"])
 def test_the_rows_that_the_releases_call_for_are_all_there(name: str) -> None:
     def change(predicate: Json) -> None:

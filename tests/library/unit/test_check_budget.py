@@ -53,6 +53,7 @@ def test_a_row_says_that_it_was_a_limit(tmp_path: Path) -> None:
     assert "--set seconds=" in row["reason"]
 
 
+@pytest.mark.quality
 def test_a_page_says_how_its_own_reader_allows_more_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

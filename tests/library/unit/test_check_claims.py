@@ -65,6 +65,7 @@ LOOSE: dict[str, Change] = {
 }  # fmt: skip
 
 
+@pytest.mark.first_case
 @pytest.mark.long_cases(
     "point 2 of the attack's curve", "its text names no kind", "its text is of another kind"
 )

@@ -299,6 +299,7 @@ def improved(predicate: Json, check: str, place: int) -> None:
     follow(predicate)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("check", [conformance.EXAMINED[2], conformance.CLIPPED, GATHERED])
 @pytest.mark.parametrize(
     ("place", "said"), [(0, "a check of an examination held"), (1, "a row of an examination")]
@@ -326,6 +327,7 @@ def silent(predicate: Json) -> None:
     predicate["examination"]["reached"].clear()
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("change", [not_examined, short, few, silent])
 def test_a_program_that_was_not_reached_is_confirmed_by_nobody(
     change: Any, monkeypatch: pytest.MonkeyPatch

@@ -166,6 +166,7 @@ def test_the_lower_end_of_a_conversion_cannot_be_moved() -> None:
         assert "does not follow" in rejected(refuted(), functools.partial(moved, text))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("kind", ["zcdp", "rdp", "pure"])
 def test_a_conversion_has_no_lower_end_but_its_own(kind: str) -> None:
     """A forger adds one, or another, where the number would be taken for what is reached."""

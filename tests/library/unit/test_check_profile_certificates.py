@@ -58,6 +58,7 @@ def test_an_honest_certificate_verifies(name: str) -> None:
     assert OWN_PARAMETERS in verified(name).on_trust
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize("points", [2, pytest.param(None, marks=pytest.mark.quality)])
 def test_an_honest_certificate_of_batches_verifies(
     points: int | None, monkeypatch: pytest.MonkeyPatch

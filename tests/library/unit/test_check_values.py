@@ -136,6 +136,7 @@ SHARES = 48
 OTHER = [pytest.param(share, marks=pytest.mark.quality) for share in range(1, SHARES)]
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize("share", [0, *OTHER])
 @pytest.mark.parametrize("name", [pytest.param("held", marks=pytest.mark.quality), "pure"])
 def test_no_value_can_be_changed(name: str, share: int) -> None:

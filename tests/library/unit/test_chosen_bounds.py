@@ -15,6 +15,7 @@ import pytest
 import dpaudit as dp
 from dpaudit.errors import Disagreement, InvalidParameter
 from dpaudit.families.opaque import ZCDP, ApproxDP, PureDP
+from dpaudit.nodes import Node
 from dpaudit.releases.items.averages import Mean
 from dpaudit.releases.items.by_name import item_of
 from dpaudit.releases.items.choices import UnitRows
@@ -70,6 +71,14 @@ def income(**bounds: Any) -> ChosenSum:
     return found
 
 
+# A budget, draws, and so many misses of a margin at 95% that they have a probability of 1e-4 at
+# most.  Of the budget in make test, noise is found without a profile.
+DRAWN = [
+    (ZCDP("0.25"), 40, 10),
+    pytest.param(ApproxDP(4, "1e-6"), 200, 25, marks=pytest.mark.quality),
+]
+
+
 def clipped_sums() -> tuple[int, Callable[[Fraction], Fraction]]:
     """How many incomes the table has, and their sum for an upper bound.
 
@@ -83,16 +92,18 @@ def clipped_sums() -> tuple[int, Callable[[Fraction], Fraction]]:
     return counts.total(), clipped_to
 
 
-def test_a_plan_chooses_a_bound_for_a_share_and_the_margin_follows_it() -> None:
-    """200 draws: a margin at 95% misses 25 of them with a probability of 1e-4."""
+@pytest.mark.parametrize(("budget", "draws", "misses"), DRAWN)
+def test_a_plan_chooses_a_bound_for_a_share_and_the_margin_follows_it(
+    budget: Node, draws: int, misses: int
+) -> None:
     schema = Schema("people", {"income": Number(-100, 10**6, 10)}, unit="person", rows=4)
     wide = Sum(name="wide", column="income")
     chosen = income(share="0.1", at="0.95")
-    plan = Release("t", schema, "add_remove", ApproxDP(4, "1e-6"), (chosen, wide)).plan()
+    plan = Release("t", schema, "add_remove", budget, (chosen, wide)).plan()
     exact = exact_values(plan.release, Table(schema, table()).opened("key"))
     size, clipped_to = clipped_sums()
     missed, bounds = 0, []
-    for _ in range(200):
+    for _ in range(draws):
         bound, total, other = published_rows(plan, draw(plan, exact))
         assert bound.statistic == "bound of income"
         bounds.append(bound.value)
@@ -101,31 +112,33 @@ def test_a_plan_chooses_a_bound_for_a_share_and_the_margin_follows_it() -> None:
         missed += abs(total.value - truth) > total.error + size * bound.value / 2**21
         assert total.error < other.error / 50
         assert "beyond the chosen bound" in "".join(total.not_covered)
-    assert missed < 25
-    assert 9000 < sorted(bounds)[100] < 12000
+    assert missed < misses
+    assert 9000 < sorted(bounds)[draws // 2] < 12000
     low, high = plan.leaves["income/bound"], plan.leaves["income/sum"]
     assert {leaf.label for leaf in (low, high)} == {"income/bound", "income/sum"}
 
 
-def test_a_mean_of_chosen_bounds_is_near_and_its_margin_holds() -> None:
-    """200 draws: a margin at 95% misses 25 of them with a probability of 1e-4."""
+@pytest.mark.parametrize(("budget", "draws", "misses"), DRAWN)
+def test_a_mean_of_chosen_bounds_is_near_and_its_margin_holds(
+    budget: Node, draws: int, misses: int
+) -> None:
     schema = Schema("people", {"income": Number(-100, 10**6, 10)}, unit="person", rows=4)
     asked = {"query": "mean", "name": "m", "column": "income"}
     chosen = item_of({**asked, "bounds": {"share": "0.1", "at": "0.95"}}, "items[0]")
     wide = item_of({**asked, "name": "wide"}, "items[1]")
-    plan = Release("t", schema, "add_remove", ApproxDP(4, "1e-6"), (chosen, wide)).plan()
+    plan = Release("t", schema, "add_remove", budget, (chosen, wide)).plan()
     exact = exact_values(plan.release, Table(schema, table()).opened("key"))
     size, clipped_to = clipped_sums()
     assert exact["m/count"] == (size,)
     missed = 0
-    for _ in range(200):
+    for _ in range(draws):
         bound, mean, other = published_rows(plan, draw(plan, exact))
         assert (bound.statistic, mean.statistic) == ("bound of income", "mean of income")
         truth = clipped_to(bound.value) / size
         missed += abs(mean.value - truth) > mean.error + bound.value / 2**21
         assert mean.error < other.error / 10
         assert "beyond the chosen bound" in "".join(mean.not_covered)
-    assert missed < 25
+    assert missed < misses
 
 
 def test_means_of_chosen_bounds_by_key_count_rows_with_a_value() -> None:

@@ -190,6 +190,7 @@ def test_the_share_is_spent_on_the_choice_and_the_rest_on_counts() -> None:
     assert {leaf.squared for leaf in vectors} == {9}  # three rows of a unit in one cell
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE])
 def test_one_unit_moves_the_counts_of_no_pair_by_more_than_is_stated(adjacency: Adjacency) -> None:

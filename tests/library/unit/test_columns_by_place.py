@@ -51,6 +51,7 @@ def units(data: Any) -> int:
     return int(number)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("kind", RELEASED)
 @pytest.mark.parametrize("parts", [1, 3])
 def test_a_release_reads_the_columns_that_its_schema_names(

@@ -213,6 +213,7 @@ def test_negative_divergences_are_not_read_as_no_cost(monkeypatch: pytest.Monkey
             oracle.rdp_epsilon_upper(LEAF, ADD_REMOVE, DELTA)
 
 
+@pytest.mark.quality
 def test_an_account_can_be_cross_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     """A route that is wrong is found before any number is given."""
     from dpaudit.accountant.account import account

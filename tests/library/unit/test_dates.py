@@ -78,6 +78,7 @@ CELLS: dict[str, list[Any]] = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("cells", CELLS)
 def test_dates_count_the_same_in_every_format(kind: str, cells: str, tmp_path: Path) -> None:

@@ -297,6 +297,7 @@ def test_too_little_noise_is_found(name: str, bug: type) -> None:
     assert "variance of total" in {f.check for f in found.findings if f.status == "broken"}
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("name", AUDITED)
 def test_a_total_is_certified_and_its_certificate_confirmed(name: str) -> None:

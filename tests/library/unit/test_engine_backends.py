@@ -245,6 +245,7 @@ def test_a_study_of_training_outlives_a_worker_that_is_killed(backend: str, tmp_
     assert killed.bounds == calm.bounds
 
 
+@pytest.mark.quality
 @pytest.mark.long("workers of a cluster are processes, which import the library")
 @pytest.mark.first_case
 @pytest.mark.parametrize("deaths", [2, 1])

@@ -104,6 +104,7 @@ def named(unchecked: tuple[Unchecked, ...]) -> tuple[str, ...]:
     return tuple(name for _, fields in unchecked for name in fields)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", FILES)
 def test_a_changed_leaf_is_refused_or_named(name: str) -> None:
     assert unnoticed(name, random.Random(name).sample(checked(name), LEAVES)) == set()

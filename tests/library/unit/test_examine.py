@@ -449,6 +449,7 @@ def test_a_count_that_few_records_never_reach(
     assert CONTROL not in stopped
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("adjacency", "tried"), [("add_remove", True), ("zero_out", False)])
 def test_a_known_shape_says_no_private_number_of_records(
     adjacency: str, tried: bool, monkeypatch: pytest.MonkeyPatch

@@ -169,6 +169,7 @@ def test_hours_at_which_clocks_turn_are_tried_by_code_with_dates_alone() -> None
     assert {*instants_of([conjunction])} == set()
 
 
+@pytest.mark.quality
 def test_a_handler_that_never_ran_is_a_condition(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examination, "aimed", lambda *given: {})
     program = mechanism("counts", Counts(lambda rows: handled(rows, 20)), "zero_out")
@@ -211,6 +212,7 @@ def test_a_row_that_meets_the_condition_is_made(statistic: Callable[[Any, float]
     assert "moves the query by 20 times its stated" in " ".join(wrong)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("statistic", CONDITIONS)
 def test_a_row_that_moves_it_as_stated_is_no_finding(
@@ -219,6 +221,7 @@ def test_a_row_that_moves_it_as_stated_is_no_finding(
     assert broken(lambda r: statistic(r, 1)) == []
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("statistic", [area, one_by_one, difference, patterned, in_a_case])
 def test_without_rows_that_meet_it_it_is_not_certified(
@@ -270,6 +273,7 @@ def test_a_program_with_a_condition_that_no_record_met_is_unconfirmed() -> None:
     assert "reaches" in first
 
 
+@pytest.mark.quality
 def test_its_author_may_say_why_no_record_meets_it() -> None:
     program = mechanism("never", Counts(never), "zero_out")
     said = replace(program, reaches={"count": "its bound; no square is negative"})
@@ -303,6 +307,7 @@ def joined(rows: Any) -> Any:
     return plain(rows, small & (rows[:, 0] > 4), 1)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("program", "text"),
     [

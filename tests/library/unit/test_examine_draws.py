@@ -233,6 +233,7 @@ def test_rows_that_pull_a_minimiser_apart(monkeypatch: pytest.MonkeyPatch) -> No
     assert not of(Fitted(0.5), examination.MOVED, "replace_one")
 
 
+@pytest.mark.quality
 def test_an_examination_that_stops_at_the_first_finding() -> None:
     made = mechanism("draws", Means(Silencing), "zero_out")
     first, whole = (examine(made, seed=2, first=first) for first in (True, False))

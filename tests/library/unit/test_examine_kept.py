@@ -115,6 +115,7 @@ WRONG_AND_RIGHT: tuple[tuple[Query, Query, str], ...] = (
 )
 
 
+@pytest.mark.quality
 @pytest.mark.whole_work
 @pytest.mark.first_case
 @pytest.mark.parametrize(("wrong", "right", "adjacency"), WRONG_AND_RIGHT)
@@ -173,7 +174,7 @@ def by_a_cache(values: Array) -> float:
 
 
 @pytest.mark.long("two examinations of a case")
-@pytest.mark.long_cases("by_a_global", "by_an_object")
+@pytest.mark.long_cases("known", "by_a_global", "by_an_object")
 @pytest.mark.parametrize("value", [known, by_a_global, by_an_object, by_a_cache])
 def test_what_is_kept_is_wrong_where_it_changes_an_answer(
     value: Callable[[Array], float], monkeypatch: pytest.MonkeyPatch

@@ -125,6 +125,7 @@ def found(program: Any, **how: Any) -> list[str]:
     return [row.detail for row in examined.broken]
 
 
+@pytest.mark.first_case
 @pytest.mark.whole_work
 @pytest.mark.parametrize("program", [Isolated, Streak, Debounced, Unrefunded])
 def test_a_row_among_few_of_named_numbers_is_found(program: Callable[[], Any]) -> None:
@@ -137,10 +138,12 @@ def test_without_such_rows_it_is_missed(monkeypatch: pytest.MonkeyPatch) -> None
     assert found(Streak()) == []
 
 
+@pytest.mark.quality
 def test_a_right_count_is_left_alone() -> None:
     assert found(Counted(), seconds=FEW) == []
 
 
+@pytest.mark.quality
 def test_a_query_that_names_its_columns_is_run_on_so_many() -> None:
     assert found(FourNames(), seconds=FEW) == []
 
@@ -171,6 +174,7 @@ class Anything:
         return None
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("adjacency", Adjacency)
 @pytest.mark.parametrize("shape", [(3, 1), (8, 3), (5, 2, 3)])
 def test_every_step_gives_neighbours(adjacency: Adjacency, shape: tuple[int, ...]) -> None:

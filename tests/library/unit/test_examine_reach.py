@@ -60,6 +60,7 @@ class Fit:
 # --- the records that are made -------------------------------------------------------------------
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove", "zero_out"])
 def test_a_field_called_weights_says_nothing_of_the_number_of_records(adjacency: str) -> None:
@@ -193,6 +194,7 @@ def test_a_hook_that_makes_such_records_confirms_it() -> None:
     assert found.verdict == "certified under assumptions"
 
 
+@pytest.mark.quality
 def test_an_author_may_say_why_no_record_moves_it_further() -> None:
     short = verdict_of(Joined(share=0.1), records_like=keyed)
     assert short.verdict == "unconfirmed"
@@ -221,6 +223,7 @@ def test_a_program_that_ran_on_nothing_is_unconfirmed() -> None:
     assert found.content["predicate"]["caveats"][0].startswith("not examined: the program refused")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("rows", [4, 5])
 def test_fewer_than_five_records_confirm_nothing(rows: int) -> None:
     def hook(rng: np.random.Generator) -> Records:
@@ -273,6 +276,7 @@ def families(rng: np.random.Generator) -> Records:
     return Records(rows)
 
 
+@pytest.mark.quality
 @pytest.mark.long("what is found at the end of an examination")
 @pytest.mark.whole_work
 @pytest.mark.first_case

@@ -131,6 +131,7 @@ def test_a_deadline_is_kept_within_a_tenth() -> None:
     assert not found.not_examined
 
 
+@pytest.mark.quality
 def test_what_is_under_way_at_the_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records of another shape are tried last, and may be what takes too long."""
 
@@ -153,6 +154,7 @@ def elsewhere() -> None:
     random.seed(3)
 
 
+@pytest.mark.quality
 def test_the_folder_the_environment_and_generators_are_put_back() -> None:
     folder, plain, drawn = Path.cwd(), random.getstate(), np.random.get_state()[1]  # noqa: NPY002
     assert not examined(elsewhere).broken
@@ -162,6 +164,7 @@ def test_the_folder_the_environment_and_generators_are_put_back() -> None:
     assert np.array_equal(np.random.get_state()[1], drawn)  # noqa: NPY002
 
 
+@pytest.mark.quality
 def test_a_process_that_a_program_forks_ends_with_its_run() -> None:
     process, times = os.getpid(), itertools.count()
 
@@ -213,6 +216,7 @@ def test_a_program_that_exits_on_some_records_is_flagged() -> None:
     assert any("fail" in finding.detail for finding in found.broken)
 
 
+@pytest.mark.first_case("again")
 @pytest.mark.parametrize("adjacency", [Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE])
 @pytest.mark.parametrize("again", [1, examination.DRAWN_AGAIN])
 def test_hooks_that_make_other_shapes_each_time_are_no_error(
@@ -229,6 +233,7 @@ def test_hooks_that_make_other_shapes_each_time_are_no_error(
     assert not examine(made, seed=1, seconds=5.0).broken
 
 
+@pytest.mark.quality
 def test_a_run_of_another_thread_hears_no_signal() -> None:
     found: list[str] = []
 

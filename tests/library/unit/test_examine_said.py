@@ -79,6 +79,7 @@ def spoken(way: str, place: str = "") -> re.Pattern[str]:
     )
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("way", SAY)
 def test_true_values_that_leave_beside_the_release_are_found(
     way: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -110,6 +111,7 @@ class Counted:
         return curator.release("count", dp.Statistic(self.value, sensitivity=1))
 
 
+@pytest.mark.quality
 @pytest.mark.long("two examinations, the first to its end")
 def test_a_warning_of_a_library_counts_where_it_shows_a_value(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -88,6 +88,7 @@ def test_queries_of_a_monotone_test_all_move_one_way(
     assert not told(Questions(ask))
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     ("program", "adjacency"),

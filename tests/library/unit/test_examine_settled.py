@@ -52,6 +52,7 @@ def examined(*, first: bool = False, seconds: float = SECONDS) -> Examination:
     return examine(mechanism, seed=1, seconds=seconds, first=first)
 
 
+@pytest.mark.quality
 def test_a_vector_of_whole_numbers_is_bounded_by_the_engine_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -218,6 +219,7 @@ def test_a_pair_that_moves_every_query_by_all_it_states_ends_the_search() -> Non
         assert not tried(release, settled=False).over()
 
 
+@pytest.mark.quality
 def test_a_pair_that_moves_a_query_less_and_choices_alone_are_searched_on() -> None:
     suite = order_of(RELEASE.plan()).suite
     assert suite is not None

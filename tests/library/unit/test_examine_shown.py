@@ -37,6 +37,7 @@ class Counts:
         return curator.release("count", OwnVector(count, 1.0))
 
 
+@pytest.mark.quality
 def test_a_pair_that_is_shown_has_the_entries_that_matter_alone() -> None:
     found = examine(mechanism("counts", Counts(25.0), "add_remove"), seed=1)
     told = next(f.detail for f in found.broken if "; so does" in f.detail)

@@ -104,6 +104,7 @@ def test_the_gradient_is_that_of_the_loss() -> None:
             np.testing.assert_allclose(found[..., place], slope, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.quality
 def test_it_reaches_the_clip_that_the_own_loss_does_not() -> None:
     examination = examine(case(Descent()), seed=1)
     assert examination.reach[0] < 0.3

@@ -37,6 +37,7 @@ def test_every_kernel_is_measured() -> None:
     assert exact <= {type(case.leaf(Fraction(1))).__name__ for case in CASES.values()}
 
 
+@pytest.mark.first_case
 @pytest.mark.long_cases("stable release on a grid")
 @pytest.mark.parametrize("name", CASES)
 def test_right_noise_raises_no_alarm(name: str) -> None:

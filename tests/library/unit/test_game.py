@@ -121,6 +121,7 @@ def test_both_ends_lie_between_what_was_known() -> None:
     assert delta_interval(ROUNDS, found.lower).upper >= DELTA * F(999, 1000)
 
 
+@pytest.mark.quality
 def test_the_checker_confirms_both_ends_and_nothing_beyond() -> None:
     found = epsilon_interval(ROUNDS, DELTA)
     assert found.upper_witness["form"] == found.lower_witness["form"] == "game"

@@ -124,6 +124,7 @@ def test_a_group_in_secret_batches_is_scored_exactly() -> None:
     np.testing.assert_allclose(found.scores, expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize(
     ("run", "claim"),
     [

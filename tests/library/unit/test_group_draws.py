@@ -100,6 +100,7 @@ def test_equal_steps_are_the_draws_of_a_group() -> None:
             assert float(found[0].upper) == pytest.approx(float(found[1].upper), rel=1e-6)
 
 
+@pytest.mark.quality
 def test_a_product_of_moves_is_confirmed_and_a_smaller_epsilon_is_not() -> None:
     pair = product([(DrawnMoves((F(1, 4), F(1)), F(1, 5), F(3)), F(4)), (Normal(F(1, 3)), F(1))])
     delta = F(1, 10**4)

@@ -187,6 +187,7 @@ def test_budgets_that_are_not_kept_are_found(bug: type[IndividualGaussianKernel]
     assert any(f.status == "broken" for f in found.findings)
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize(
     "run",
     [

@@ -114,6 +114,7 @@ class Silent(SampledLastIterateKernel):
         return super().sample(values, scale / 2, rng)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("bug", [Everybody, Often, OneBatch, Quiet, Silent])
 def test_coins_and_noise_that_are_not_as_declared_are_found(
     bug: type[SampledLastIterateKernel],

@@ -16,6 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.quality
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no process can be forked here")
 @pytest.mark.parametrize(
     ("marked", "least"),

@@ -709,6 +709,7 @@ def confirmed(step: Step, delta: Fraction, epsilon: Fraction) -> bool:
     return confirm_conversion(step.premises[0].value, delta, shown, witness) is not None
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     "node",

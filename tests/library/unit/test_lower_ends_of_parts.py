@@ -167,6 +167,7 @@ def test_releases_without_a_pair_that_is_reached_are_left_out(
 # --- one run, one round ---------------------------------------------------------------------------
 
 
+@pytest.mark.quality
 @pytest.mark.long_cases("0")
 @pytest.mark.parametrize("shape", ["0", "1"])
 def test_a_search_reaches_what_one_run_does(shape: str) -> None:

@@ -305,6 +305,7 @@ def study(fit: Any = responding, **given: Any) -> Study:
     return Study((fit, looked_up), numbered(60), **asked)
 
 
+@pytest.mark.quality
 @pytest.mark.long("the models of two studies")
 def test_a_study_refutes_a_false_claim_and_not_a_true_one() -> None:
     found = study(remembering).run(claim=PureDP(2), attacks="loss,lira")

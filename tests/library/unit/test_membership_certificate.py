@@ -116,6 +116,7 @@ def test_rates_that_do_not_follow_from_counts_are_refused(name: str) -> None:
         check(remade(certificate))
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("claim", [0, 1])
 def test_a_bound_by_the_coins_of_one_unit_is_not_taken_further(claim: int) -> None:
@@ -145,6 +146,7 @@ def test_a_bound_on_mu_is_not_taken_further_than_its_recursion() -> None:
         check(remade(certificate))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "change",
     [

@@ -23,6 +23,7 @@ NAMES = (
 )
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("name", NAMES)
 def test_a_kept_report_verifies_and_its_page_is_its_own(name: str, checkout: Path) -> None:

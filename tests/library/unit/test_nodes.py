@@ -241,6 +241,7 @@ print(node.digest, Gaussian("a", 1).digest)
 """
 
 
+@pytest.mark.quality
 def test_digests_do_not_depend_on_the_process() -> None:
     """Hash seeds and the order of earlier work change nothing; the second is pinned for ever."""
     command = [sys.executable, "-c", DIGESTS]

@@ -88,6 +88,7 @@ def verified(path: Path, checkout: Path) -> tuple[int, dict[str, Any]]:
     return found.returncode, row
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize(
     "name",
     ["cauchy", *(pytest.param(n, marks=pytest.mark.quality) for n in ("staircase", "repeated"))],

@@ -153,6 +153,7 @@ def test_a_group_of_whom_one_differs_refutes_nothing(monkeypatch: pytest.MonkeyP
     assert audited(HOUSEHOLDS, found_in(HOUSEHOLDS)).bounds[0].shown < 0.2
 
 
+@pytest.mark.quality
 def test_a_count_far_from_its_threshold_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forty records are never three hundred, whatever they are."""
     monkeypatch.setattr(losses, "turns", lambda loss, point: iter(()))
@@ -177,6 +178,7 @@ class Grows(Reached):
     query = Growing
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("program", [Sized(), Grows()], ids=["said", "wrong"])
 def test_a_program_for_one_number_of_records_is_attacked_on_no_other(program: Any) -> None:
@@ -224,6 +226,7 @@ def test_a_search_that_takes_too_long_leaves_the_best_so_far(
     assert "searched" not in found_in(HOUSEHOLDS).text
 
 
+@pytest.mark.quality
 def test_a_query_that_fails_on_some_rows_is_searched_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -139,6 +139,7 @@ BUGS: dict[str, Callable[[Patch], None]] = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", BUGS)
 def test_a_wrong_weight_or_loss_is_noticed(name: str, monkeypatch: Patch) -> None:
     BUGS[name](monkeypatch)

@@ -116,6 +116,7 @@ def released(out: Path, seed: int | None = None) -> Certified:
     return certify([Order(case, None, "project", DIGESTS)], Options(seed=seed, keep=keeper(out)))[0]
 
 
+@pytest.mark.quality
 def test_a_release_is_never_overwritten(tmp_path: Path) -> None:
     for _ in range(2):
         write(released(tmp_path), tmp_path)
@@ -405,6 +406,7 @@ def test_a_folder_that_cannot_be_written_is_refused(
         writable(tmp_path / "new")
 
 
+@pytest.mark.quality
 def test_cleaning_leaves_the_batches_of_other_runs(tmp_path: Path) -> None:
     """Another run that was interrupted can still be taken up."""
     orders = [Order(CASE, suite(CASE), "project", DIGESTS)]

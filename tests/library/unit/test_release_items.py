@@ -66,6 +66,7 @@ def test_the_largest_keys_come_in_order_and_none_twice() -> None:
     assert [(row.keys[0][1], row.value) for row in rows] == [("b", 1), ("d", 2), ("a", 3)]
 
 
+@pytest.mark.quality
 def test_a_regression_of_exact_sums_is_that_of_the_rows() -> None:
     """Noise of a millionth of the rows, and squares on a grid of 2^-10: coefficients to 1%."""
     rng = np.random.default_rng(3)

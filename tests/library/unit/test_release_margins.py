@@ -146,6 +146,7 @@ NAMES = ("all", "sexes", "cells")
 CONSISTENT, ABOVE = Step("consistent", NAMES), Step("non_negative", NAMES)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "steps",
     [

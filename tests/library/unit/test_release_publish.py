@@ -264,6 +264,7 @@ BAD = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("change", "said", "kind"), BAD.values(), ids=BAD)
 def test_data_that_do_not_fit_are_refused_before_the_charge(change, said, kind) -> None:
     refused(change(frame()), said, kind=kind)

@@ -53,6 +53,7 @@ def test_the_last_items_are_tried_on_rows_that_meet_their_conditions(
     assert len(unreached()) == 3
 
 
+@pytest.mark.quality
 def test_a_release_has_no_line_of_a_users_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its program is the library's; what called it, such as the command line, is no place of it."""
     fixed = {"title": "t", "adjacency": "add_remove", "budget": {"epsilon": 1}}

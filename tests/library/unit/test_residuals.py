@@ -98,6 +98,7 @@ def test_bands_are_exact_when_all_are_on(check: str) -> None:
 # Power.
 
 
+@pytest.mark.quality
 def test_a_scale_wrong_by_half_a_percent_is_seen() -> None:
     """20,000 x 20 x 3 residuals: the variance is 1% off, 7.7 standard errors."""
     residuals = declared(4, 20_000)

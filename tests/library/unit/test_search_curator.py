@@ -218,6 +218,7 @@ def test_what_a_search_shows_or_moves_beyond_its_declaration_is_found(run: Searc
     assert said in broken[0].detail
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize("node", [SEARCH, pytest.param(POISSON, marks=pytest.mark.quality)])
 def test_a_search_is_certified_and_its_certificate_confirmed(node: dp.Node) -> None:
     of, suite = suite_of(Searched(node), trials=1_000)

@@ -95,6 +95,7 @@ def share_of_largest(rows: Array) -> float:
     return float(np.clip(rows[:, 0] / largest, 0, 1).sum())
 
 
+@pytest.mark.quality
 @pytest.mark.long("two examinations, up to the last stages")
 def test_an_examination_leaves_what_modules_hold_as_it_was() -> None:
     """So the next one finds again what depends on the first data that a module meets."""

@@ -145,6 +145,7 @@ def test_a_statistic_that_moves_further_than_stated_is_found(adjacency: str) -> 
     assert right.reached[0].displacement == pytest.approx(1)
 
 
+@pytest.mark.quality
 def test_a_statistic_is_attacked_where_records_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the pair that moves it most, with the extra record last; without that there is none."""
     asks = mechanism("twice", Releases(dp.Statistic(clipped_sum, 2)), "add_remove")
@@ -156,6 +157,7 @@ def test_a_statistic_is_attacked_where_records_come_and_go(monkeypatch: pytest.M
     assert examine(asks, seed=1).pair is None
 
 
+@pytest.mark.quality
 def test_a_pair_to_attack_is_no_larger_than_the_records_that_were_made() -> None:
     """A square of the count moves most among hundreds of rows: an attack would read all of them."""
     query = dp.Statistic(lambda rows: min(len(rows), 500) ** 2 / 1_000, 1)

@@ -44,6 +44,7 @@ def needs_library(planted: Planted) -> None:
         pytest.skip(f"{needed} is not installed")
 
 
+@pytest.mark.first_case("name", by=lambda name: BUGS[name].kinds)
 @pytest.mark.long_cases(
     "NumPy: no clipping",
     "NumPy: clip of the mean",

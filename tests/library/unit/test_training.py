@@ -118,6 +118,7 @@ def test_interrupted_while_it_draws_a_run_is_spent(
         train(order(mean()), ROWS, out, OPTIONS)
 
 
+@pytest.mark.quality
 def test_what_was_drawn_is_certified_and_not_drawn_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

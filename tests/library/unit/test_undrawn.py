@@ -372,6 +372,7 @@ def displacements(query: Any) -> list[str]:
     return [f.detail for f in seen.broken if f.check == MOVED]
 
 
+@pytest.mark.quality
 def test_an_examination_finds_a_query_that_says_it_is_neutral_and_is_not() -> None:
     """The size of its batch: no replaced record moves it, and one that is not drawn does."""
     assert any("by more than half" in detail for detail in displacements(Own(True, more=3)))

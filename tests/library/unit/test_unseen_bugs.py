@@ -38,6 +38,7 @@ def test_there_are_enough() -> None:
     assert len(SHAPES) >= 15
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(("kind", "adjacency", "bug"), cases(twins=True))
 def test_no_right_twin_is_flagged(kind: type[Any], adjacency: str, bug: str) -> None:

@@ -41,6 +41,7 @@ def test_few_bounds_are_above_the_truth_and_most_are_near(name: str, delta: str)
     assert np.median(found) > 0.9 * exact - 0.02
 
 
+@pytest.mark.quality
 def test_a_weight_that_is_wrong_by_a_hundredth_breaks_the_coverage() -> None:
     """400,000 runs each: right weights are above in few audits of 20, wrong ones in nearly all."""
     assert refuted_truths(1.0, 20) <= 5  # 1e-3 at 5% each
