@@ -27,6 +27,7 @@ def seconds() -> float:
 def queued() -> float:
     """Seconds that this thread has been ready to run while others ran."""
     try:
-        return int(_QUEUED.read_text().split()[1]) / 1e9
+        with open(_QUEUED, "rb", buffering=0) as file:  # noqa: PTH123 (four times faster)
+            return int(file.read().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
         return 0.0

@@ -99,7 +99,7 @@ def _promised(
 ) -> tuple[float, int]:
     """The bound that so many models of such training promise of as many as the study has."""
     most = MOST_ALONE if study.audited.unit_count == 1 else MANY
-    models = min(most, max(study.models // 4, 8))
+    models = min(most, max(found.models // 4, 8))
     control = replace(
         study,
         models=models,
@@ -116,7 +116,7 @@ def _promised(
     by_attack, _ = control.open(attacks or None, jobs=jobs)
     target = found.terms.target
     bounds = [
-        promised(known, study.target_count, target, found.terms.refute_at)
+        promised(known, found.models - found.references, target, found.terms.refute_at)
         for known in by_attack.values()
     ]
     return max([0.0, *bounds]), models

@@ -218,6 +218,10 @@ class Pilot:
         if study is None:
             raise InvalidParameter(f"{_PLACE}: of a pilot on other data; choose another folder")
         study.notes = (kept.finding,)
+        first = study.target_count // GROWTH[0]
+        terms = self.terms.target, first, kept.choice.count, self.terms.refute_at / 2
+        if models > GROWTH[0] * self.models and strongest(*terms) > self.terms.target.claimed:
+            study.look = study.reference_count + first
         return study
 
     def run(self, made_from: int) -> tuple[Choice, Finding]:

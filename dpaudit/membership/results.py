@@ -19,6 +19,7 @@ from dpaudit.membership.data import Data, FloatArray
 BoolArray = npt.NDArray[np.bool_]
 
 RESAMPLED = 1_000  # resamples of models behind each interval
+_GROUPS = 256  # of models; of more models whole groups are resampled, as exact and faster
 LEVEL = 0.95  # of the intervals
 _THRESHOLDS = 160  # points of a curve, for each of three spacings
 _SHOWN = 3  # groups of duplicates that a finding names
@@ -74,6 +75,15 @@ class Finding:
             "models to refusal",
             f"a test that looks after each model, and may stop at any, refuses the claim at error "
             f"{error:g} after {models:,} of the {targets:,} models that are counted",
+            False,
+        )
+
+    @classmethod
+    def looks(cls, models: int, planned: int) -> Finding:
+        return cls(
+            "looks",
+            f"a study that may stop after {models:,} of {planned:,} models, and tests there and at "
+            "its end with half of the error each",
             False,
         )
 
@@ -175,12 +185,14 @@ def attack_result(attack: Attack, scores: FloatArray, included: BoolArray) -> At
     """Estimates from scores and membership, (models, records)."""
     inside, outside = scores[included], scores[~included]
     thresholds = _thresholds(inside, outside)
+    models = min(len(scores), _GROUPS)
+    rows = np.array_split(scores, models)
+    split = [np.array_split(side, models) for side in (included, ~included)]
     counts = [
-        np.stack([_above(row[side], thresholds) for row, side in zip(scores, sides, strict=True)])
-        for sides in (included, ~included)
+        np.stack([_above(row[side], thresholds) for row, side in zip(rows, sides, strict=True)])
+        for sides in split
     ]
-    totals = [side.sum(axis=1) for side in (included, ~included)]
-    models = scores.shape[0]
+    totals = [np.array([side.sum() for side in sides]) for sides in split]
     drawn = np.random.default_rng(0).multinomial(models, np.full(models, 1 / models), RESAMPLED)
     weights = np.concatenate([np.ones((1, models)), drawn])
     hits, alarms = (

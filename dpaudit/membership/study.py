@@ -22,6 +22,7 @@ import numpy.typing as npt
 from dpaudit.audit.canaries.commitment import Labels, commit, load_labels
 from dpaudit.audit.canaries.terms import CanaryTerms, ScoreTest
 from dpaudit.audit.engine import Batch, Progress, generator, run_batches
+from dpaudit.audit.verdict import Verdict
 from dpaudit.curator.locations import at, line_of_error
 from dpaudit.errors import LEFT_OUT, TRACEBACK, InvalidParameter, missing_extra
 from dpaudit.families.opaque import ApproxDP
@@ -320,7 +321,8 @@ class Study:
     ``background``: always in training.  ``population``: in no training, from the same source; some
     attacks need it.  ``references``: the share of models whose coins are known to attacks and to
     all choices; bounds are counted on the others.  ``folder`` keeps coins and finished trainings,
-    so that an interrupted study resumes.
+    so that an interrupted study resumes.  ``look``: a number of models, references included, after
+    which the study stops where the claim is refuted; 0 for none.
 
     Errors: InvalidParameter for data or numbers that do not fit.
     """
@@ -339,7 +341,9 @@ class Study:
     last: bool = False
     notes: tuple[Finding, ...] = ()
     without: Without = Without.NOTHING
+    look: int = 0
     _kept: tempfile.TemporaryDirectory[str] | None = field(default=None, init=False, repr=False)
+    _done: dict[Any, Arrays] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.target = as_target(self.target, self.released)
@@ -427,8 +431,9 @@ class Study:
         progress: Progress | None = None,
         repeated: bool = True,
         could_show: str = "",
+        count: int = 0,
     ) -> Trained:
-        """Train all models; finished trainings are read from the folder.
+        """Train all models, or the ``count`` first; finished trainings are read from the folder.
 
         Trainings that will take long are announced after the first, with ``could_show``.
 
@@ -439,15 +444,17 @@ class Study:
         included = labels.included.reshape(self.models, self.audited.unit_count)
         task = self.task(included)
         seed = task.root_seed
-        batches = [Batch((model, MAIN), 1) for model in range(self.models)]
+        count = count or self.models
+        batches = [Batch((model, MAIN), 1) for model in range(count)]
         if repeated:
             batches += [Batch((0, AGAIN), 1), Batch((0, OTHER), 1)]
         store = None
         if self._kept is None:  # a temporary folder cannot be resumed from
             store = AuditStore(Path(str(self.folder)) / "runs", self._identity(labels, seed))
-        done: dict[Any, Arrays] = {}
+        done = self._done
 
         def run(chosen: Sequence[Batch]) -> None:
+            chosen = [batch for batch in chosen if batch.key not in done]
             before = len(done)
 
             def report(new: int, _: int) -> None:
@@ -465,8 +472,8 @@ class Study:
         else:
             raise InvalidParameter(task.failure(0, float(done[(0, MAIN)]["seconds"][0])))
         announce(float(done[first.key]["seconds"][0]), len(batches) - len(done), jobs, could_show)
-        run([batch for batch in batches if batch.key not in done])
-        return Trained.of(done, included, labels)
+        run(batches)
+        return Trained.of(done, included[:count], labels)
 
     def task(self, included: BoolArray) -> Training:
         """The trainings of models on these members, (models, units)."""
@@ -532,12 +539,21 @@ class Study:
         before = self.check(terms.target, terms.shown if claim is None else terms.refute_at)
         reach = strongest(terms.target, self.target_count, self.audited.unit_count, terms.shown)
         could_show = f"; at best they show {terms.target.measure} >= {reach:.3g}"
-        trained = self.train(jobs=jobs, progress=progress, could_show=could_show)
-        noise = self._noise(trained, jobs=jobs, claimed=claim is not None)
-        findings = [*self.notes, *before, *noise, *trained.findings()]
-        shown = {name for name in trained.signals if not name.startswith("population.")}
-        names = applicable(names, shown, **allowed)
-        return self.result(trained, names, terms, findings, groups, claimed=claim is not None)
+        looks = [self.look, self.models] if self.look else [self.models]
+        noise = None
+        for count in looks:
+            trained = self.train(jobs=jobs, progress=progress, could_show=could_show, count=count)
+            if noise is None:
+                noise = self._noise(trained, jobs=jobs, claimed=claim is not None)
+            findings = [*self.notes, *before, *noise, *trained.findings()]
+            shown = {name for name in trained.signals if not name.startswith("population.")}
+            found = self.result(
+                trained, applicable(names, shown, **allowed), terms, findings, groups,
+                claimed=claim is not None, looks=len(looks),
+            )  # fmt: skip
+            if found.verdict is Verdict.REFUTED:
+                break
+        return found
 
     def open(
         self, attacks: str | Sequence[str] | None = None, *, jobs: int = 1
@@ -579,15 +595,20 @@ class Study:
         groups: npt.ArrayLike | None,
         *,
         claimed: bool,
+        looks: int = 1,
     ) -> MembershipAudit:
-        """Attack the trained models, and bound; ``findings`` are those known so far."""
-        references = np.arange(self.reference_count)
-        targets = np.arange(self.reference_count, self.models)
+        """Attack the trained models, and bound; ``findings`` are those known so far.
+
+        Each of several ``looks`` has the same part of all errors, so that by a union bound what is
+        said at the one where the study stops holds at the whole.
+        """
+        models = len(trained.included)
+        references, targets = np.split(np.arange(models), [self.reference_count])
         unit_of = self.audited.unit_of
         by_record = trained.included[:, unit_of]
         results, by_attack, scores = {}, {}, {}
         for name in names:
-            crossed = self._crossed(trained, name, np.arange(self.models))
+            crossed = self._crossed(trained, name, np.arange(models))
             results[name] = attack_result(ATTACKS[name], crossed, by_record)
             if any(finding.voids for finding in findings):
                 continue
@@ -609,9 +630,9 @@ class Study:
         def strongest_of(error: float, seed: int) -> dict[str, LowerBound]:
             return {
                 name: bound_of(
-                    by_attack[name], scores[name], included, target, error * shares[name], seed
+                    by_attack[name], scores[name], included, target, error * share / looks, seed
                 )
-                for name in shares
+                for name, share in shares.items()
             }
 
         bounds, best, decisive = strongest_of(terms.shown, 0), "", None
@@ -623,8 +644,12 @@ class Study:
             decisive = deciding[best]
         if decisive is not None:
             known = by_attack[best], scores[best], included
-            more = self._beside_verdict(terms, decisive, known, terms.refute_at * shares[best])
+            more = self._beside_verdict(
+                terms, decisive, known, terms.refute_at * shares[best] / looks
+            )
             findings = [*findings, *more]
+        if looks > 1:
+            findings = [*findings, Finding.looks(self.look, self.models)]
         return MembershipAudit(
             target=self.target.words,
             released=str(seen(self.target.released, trained.signals)),
@@ -635,11 +660,11 @@ class Study:
             best=best,
             decisive=decisive,
             achievable=strongest(
-                target, self.target_count, self.audited.unit_count, terms.refute_at
+                target, targets.size, self.audited.unit_count, terms.refute_at / looks
             ),
             findings=tuple(findings),
             exposure=exposure(trained.fit, by_record, self.audited.labels, groups),
-            models=self.models,
+            models=models,
             references=self.reference_count,
             records=len(self.audited),
             units=self.audited.unit_count,

@@ -75,11 +75,12 @@ def test_few_records_in_many_runs(models: int, units: int) -> None:
     assert wrong / AUDITS <= limit(AUDITS)
 
 
-def test_whole_studies_of_a_true_claim() -> None:
+@pytest.mark.parametrize("look", [0, 5])
+def test_whole_studies_of_a_true_claim(look: int) -> None:
     """200 studies with training, attacks and choices: the bound shown, and no refutation."""
     wrong = refuted = 0
     for seed in range(STUDIES):
-        study = Study((responding, looked_up), numbered(40), 8, seed=seed)
+        study = Study((responding, looked_up), numbered(40), 8, seed=seed, look=look)
         found = study.run(claim=PureDP(1), attacks="loss,lira", refute_at=1e-3)
         assert found.bound is not None
         wrong += found.bound.value > 1

@@ -320,6 +320,24 @@ def test_a_study_refutes_a_false_claim_and_not_a_true_one() -> None:
     assert "pass" not in str(true)
 
 
+@pytest.mark.parametrize(("fit", "models"), [(remembering, 8), (responding, 16)])
+def test_a_study_stops_at_a_look_where_it_refutes_and_looks_share_the_error(
+    fit: Any, models: int
+) -> None:
+    asked: dict[str, Any] = {"models": 16, "references": 0.25, "look": 8}
+    target = (lambda records, rng: fit(records, rng), looked_up)  # starts no process
+    looked_at = Study(target, numbered(60), seed=3, **asked)
+    found = looked_at.run(claim=PureDP(2), attacks="loss,lira")
+    assert (found.verdict is Verdict.REFUTED) == (models == 8)
+    assert (found.models, found.references) == (models, 4)
+    assert len(looked_at._done) == models + 2
+    assert max(bound.counts["canaries"] for bound in found.bounds.values()) <= 60 * (models - 4)
+    assert found.decisive is not None
+    assert found.decisive.error == 1e-4 / 4
+    assert found.bounds["loss"].error == pytest.approx(0.05 / 4)
+    assert "after 8 of 16 models" in found.findings[-1].words
+
+
 def test_without_a_claim_there_is_a_bound_and_no_verdict() -> None:
     found = study(remembering).run(attacks=["loss"])
     assert found.verdict is None

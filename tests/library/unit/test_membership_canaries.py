@@ -31,7 +31,8 @@ from dpaudit.membership.control import Silent, clip_off
 from dpaudit.membership.controlled import controlled
 from dpaudit.membership.crafted import KINDS, crafted, kinds_of, outside
 from dpaudit.membership.data import duplicates
-from dpaudit.membership.pilot import Choice, Pilot, Tried
+from dpaudit.membership.pilot import Choice, Kept, Pilot, Tried
+from dpaudit.membership.results import Finding
 from dpaudit.membership.signals import directions, signals
 from dpaudit.membership.study import LongTraining
 from dpaudit.membership.targets import as_target
@@ -212,6 +213,15 @@ def test_a_pilot_of_an_hour_is_a_plan_with_hours_and_what_they_could_show(
     longest = pilot._sizes(1e-3)[-1]
     assert longest * 1e-3 <= pilot_module.LONGEST
     assert pilot._sizes(1e-6)[-1] == 8 * 4**3 * 2**2
+
+
+@pytest.mark.parametrize(("models", "look"), [(8, 0), (32, 0), (128, 44), (512, 176)])
+def test_only_studies_that_grew_far_may_stop_at_a_look(models: int, look: int) -> None:
+    claim = CanaryTerms.of(PureDP(1), 0.95, 1e-4, 0)
+    target = as_target((nulls.remembering, nulls.looked_up), None)
+    pilot = Pilot(target, nulls.numbered(60), ("spike",), 1.0, 8, 0.5, claim, True)
+    choice = Choice("spike", "quiet", 8, models)
+    assert pilot.chosen(Kept(1, choice, Finding("canaries", "", voids=False))).look == look
 
 
 @pytest.fixture
