@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property
@@ -71,8 +71,9 @@ class Bound:
     delta: relative to it), None where no width was asked for.
     Errors: InternalError for ends in the wrong order.
 
-    As a number a bound is its upper end, rounded upward: ``float(bound)``, ``f"{bound:.3f}"``.  A
-    comparison is True only where it holds for every value between the ends.
+    As a number a bound is its upper end, rounded upward: ``float(bound)``, ``f"{bound:.3f}"``,
+    ``round(bound, 3)``.  A comparison is True only where it holds for every value between the ends;
+    ``x in bound`` asks whether x lies between them.
 
     >>> import dpaudit as dp
     >>> bound = dp.account(dp.Gaussian("mean", 5), "add_remove").delta("0.5")
@@ -84,7 +85,7 @@ class Bound:
     upper: Number
     lower_method: str
     upper_method: str
-    step: Step | None = None
+    step: Step | None = field(default=None, hash=False)
     asked: float | None = None
 
     def __post_init__(self) -> None:
@@ -182,6 +183,15 @@ class Bound:
             return format(math.inf, spec)
         with localcontext(prec=FORMAT_DIGITS, rounding=ROUND_CEILING):
             return format(Decimal(self.upper.numerator) / self.upper.denominator, spec)
+
+    def __round__(self, digits: int = 0) -> Decimal:
+        """The upper end, rounded upward to so many digits after the point."""
+        return Decimal(format(self, f".{digits}f"))
+
+    def __contains__(self, value: object) -> bool:
+        return self._compared(
+            value, lambda mine, theirs: bool(mine[0] <= theirs[0] and theirs[1] <= mine[1])
+        )
 
     def __lt__(self, other: object) -> bool:
         return self._compared(other, lambda mine, theirs: mine[1] < theirs[0])

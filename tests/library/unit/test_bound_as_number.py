@@ -45,6 +45,24 @@ def test_a_text_that_is_rounded_to_nearest_would_show(monkeypatch: pytest.Monkey
     assert f"{made:.3f}" == "1.000"
 
 
+@given(ENDS, ENDS, st.integers(0, 6))
+def test_a_rounded_bound_is_above_the_upper_end(
+    first: Fraction, second: Fraction, digits: int
+) -> None:
+    made = bound(first, second)
+    assert 0 <= Fraction(round(made, digits)) - made.upper < Fraction(1, 10**digits)
+
+
+@given(ENDS, ENDS, ENDS)
+def test_numbers_between_the_ends_are_in_a_bound(
+    first: Fraction, second: Fraction, value: Fraction
+) -> None:
+    made = bound(first, second)
+    assert (value in made) == (made.lower <= value <= made.upper)
+    assert made in made
+    assert {made: 1}[bound(first, second)] == 1
+
+
 @given(ENDS, ENDS, ENDS)
 def test_a_comparison_holds_for_both_ends(
     first: Fraction, second: Fraction, than: Fraction
