@@ -67,6 +67,7 @@ ADDED = frozenset(
 )
 BEFORE = "the row before it, again"
 SHOWN = 8  # entries of a row that is written down
+STATE = "it draws random numbers, or keeps what it saw of others"  # why a query changes
 UNDRAWN = (
     "a record in the batch moves the query, from what it is without that record, by more than half "
     "of its sensitivity, where the sample declares that a record that is not drawn adds zero"
@@ -364,7 +365,7 @@ class Studied(Louder):
             return
         check = getattr(asking.query, "mixes_records", None)
         if check is not None and number in WHOLE and self._mixes(asking.query):
-            moved.problems["a record changes another record's vector"] = None
+            moved.problems[self._why_mixed(asking.query)] = None
         world = request.records.values
         # Kinds of rows make a search cheaper than its numbers say: one a line, however late it is.
         same_line = [other for other in self.moved.values() if other.place == moved.place]
@@ -625,6 +626,13 @@ class Studied(Louder):
         pools = (*self._pools, self._crowd) if many else self._pools
         return any(bool(query.mixes_records(rows)) for rows in pools)
 
+    def _why_mixed(self, query: Any) -> str:
+        with np.errstate(all="ignore"):
+            first, again = (np.asarray(query.per_record(self._pool)) for _ in range(2))
+        if np.array_equal(first, again, equal_nan=True):
+            return "a record changes another record's vector"
+        return f"asked again for the same records, its function gives other vectors: {STATE}"
+
     @cached_property
     def _pool(self) -> Array:
         return np.stack(list(self.made.values()))
@@ -666,7 +674,7 @@ class Studied(Louder):
         moved.crowded = moved.crowded or many
         mixes = self._mixes(query, many=many) if number in WHOLE else self._differs(query, vectors)
         if mixes:
-            moved.problems["a record changes another record's vector"] = None
+            moved.problems[self._why_mixed(query)] = None
         radius = float(np.atleast_1d(query.radius)[0])
         norm = 1 if query.norm == "l1" else 2
         if radius > 0:
@@ -713,8 +721,7 @@ class Studied(Louder):
             same |= (before == again).all(-1)
         if not bool(same[on].all()):
             moved.problems[
-                "asked again on the same records, the query gives another value: it keeps what it "
-                "saw of others"
+                f"asked again on the same records, the query gives another value: {STATE}"
             ] = None
 
     def _without(self, asking: Asking, moved: Moved, request: Request) -> None:

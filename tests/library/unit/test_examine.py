@@ -91,6 +91,17 @@ def test_a_bug_is_found_by_the_check_that_is_for_it(program: Any, check: str, sa
     assert all("tests/support/examined.py:" in d or "the output" in d for d in broken)
 
 
+def test_a_query_that_draws_random_numbers_is_said_to_draw_them() -> None:
+    program = Stepping()
+    rows = program._rows(0)
+    generator = np.random.default_rng(1)
+    noisy = lambda values: rows(values) + generator.random() / 8  # noqa: E731
+    object.__setattr__(program, "_rows", lambda part: noisy)
+    details = [finding.detail for finding in examine(mechanism("case", program), seed=3).broken]
+    assert any("draws random numbers" in detail for detail in details), details
+    assert not any("another record's vector" in detail for detail in details)
+
+
 @pytest.mark.quality
 @pytest.mark.parametrize(
     ("make", "bug", "adjacency"),
