@@ -28,6 +28,7 @@ from dpaudit.releases.programs import GENERATED_UNIT, generated, records_of
 from dpaudit.releases.runs import Chosen, Runs
 from dpaudit.scope import Adjacency, Scope
 from dpaudit.tabular import Category, Number, OpenTable, Period, Schema, Table, Text
+from dpaudit.tabular.part import arrow_numbers, arrow_texts
 
 Values: TypeAlias = Mapping[str, Exact]
 MOST_KEPT = 1000  # generated tables whose values are kept
@@ -273,15 +274,15 @@ class GeneratedTables:
         present = (values[:, :, 0] > 0) & records.present[:, None]
         units, rows = np.nonzero(present)
         columns: dict[str, Any] = {}
-        columns[schema.unit or GENERATED_UNIT] = pa.array(units, pa.int64())
+        columns[schema.unit or GENERATED_UNIT] = arrow_numbers(units, np.int64)
         for place, (name, column) in enumerate(schema.columns.items(), start=1):
             codes = values[units, rows, place]
             if isinstance(column, Period):
                 columns[name] = pa.array(self._days(name, column, codes), pa.date32())
             elif isinstance(column, Number):
-                columns[name] = pa.array(self._numbers(name, column, codes), pa.float64())
+                columns[name] = arrow_numbers(self._numbers(name, column, codes), np.float64)
             else:
-                columns[name] = pa.array(self._texts(name, column, codes), pa.string())
+                columns[name] = arrow_texts(self._texts(name, column, codes))
         return pa.table(columns)
 
     def _numbers(self, name: str, column: Number, codes: Array) -> Array:

@@ -63,6 +63,7 @@ from dpaudit.storage.csv_text import csv_text
 from dpaudit.storage.evidence import strict_json
 from dpaudit.storage.files import writable, write_atomically, write_new, write_together
 from dpaudit.tabular import OpenTable, Table
+from dpaudit.tabular.part import arrow_numbers, arrow_texts
 from dpaudit.tabular.schema import text_of
 
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -913,9 +914,9 @@ def _parquet(table: list[dict[str, Any]]) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = {name: [row[name] for row in table] for name in COLUMNS if name != "keys"}
-    columns["keys"] = [row["keys"] for row in table]
-    columns["number"] = [_number(row["value"]) for row in table]
+    names = [*(name for name in COLUMNS if name != "keys"), "keys"]
+    columns = {name: arrow_texts([row[name] for row in table]) for name in names}
+    columns["number"] = arrow_numbers([_number(row["value"]) for row in table], np.float64)
     sink = io.BytesIO()
     pq.write_table(pa.table(columns), sink)
     return sink.getvalue()

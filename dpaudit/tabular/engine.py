@@ -34,6 +34,8 @@ from dpaudit.tabular.part import (
     UNTYPED,
     WHOLE,
     Part,
+    arrow_numbers,
+    arrow_texts,
 )
 from dpaudit.tabular.schema import (
     COUNT,
@@ -501,7 +503,9 @@ class _Work:
             low, high = total.ends
             units = f"SELECT g, {sums} AS s FROM ({rows}) GROUP BY g, {UNIT}"
             return f"SELECT g, sum(least(greatest(s, {low}), {high})) FROM ({units}) GROUP BY g"
-        return f"SELECT g, {sums} FROM ({rows}) GROUP BY g"
+        # Without keys there is one group, for which DuckDB needs no table of groups.
+        grouped = ("g", " GROUP BY g") if total.by else ("0", "")
+        return f"SELECT {grouped[0]}, {sums} FROM ({rows}){grouped[1]}"
 
     def _cuts(self, part: Part, cuts: Sequence[Cut]) -> str:
         """How many units each limit changes, in one row."""
@@ -683,10 +687,10 @@ def _keys(schema: Schema) -> dict[str, Any]:
     return {
         f"{KEYS}{number}": pa.table(
             {
-                KEY: pa.array([*column.spelled, *map(spelled, column.recode)], pa.string()),
-                KEY_CODE: pa.array(
+                KEY: arrow_texts([*column.spelled, *map(spelled, column.recode)]),
+                KEY_CODE: arrow_numbers(
                     [*range(len(column.keys)), *map(column.keys.index, column.recode.values())],
-                    pa.int32(),
+                    np.int32,
                 ),
             }
         )
@@ -892,8 +896,8 @@ def _edges(total: Total) -> dict[str, Any]:
     return {
         f"{EDGES}{number}": pa.table(
             {
-                f"{EDGE}{number}": pa.array(key.edges, pa.int64()),
-                f"{BIN}{number}": pa.array(range(1, key.cells), pa.int64()),
+                f"{EDGE}{number}": arrow_numbers(key.edges, np.int64),
+                f"{BIN}{number}": arrow_numbers(range(1, key.cells), np.int64),
             }
         )
         for number, key in enumerate(total.by)
