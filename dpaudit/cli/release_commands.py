@@ -382,8 +382,10 @@ def withdraw(dataset: str, title: str, reason: str, *, ledger: str | None, as_js
     from dpaudit.ledger.book import DEFAULT
     from dpaudit.releases.publish import with_errata
 
-    withdrawn = open_ledger(ledger or DEFAULT).withdraw(dataset, title, reason)
-    errata = list(with_errata(withdrawn))
+    opened = open_ledger(ledger or DEFAULT)
+    withdrawn = opened.withdraw(dataset, title, reason)
+    corrected = [opened.published(dataset, withdrawn.corrects)] if withdrawn.corrects else []
+    errata = [line for life in (withdrawn, *corrected) for line in with_errata(life)]
     if as_json:
         echo_json({"release": withdrawn.release, "errata": errata})
         return

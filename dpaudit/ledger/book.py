@@ -87,7 +87,8 @@ class Publication:
 
     ``release``: its digest.  ``at`` and ``by``: when it was charged, and who charged it.
     ``corrects``: the digest of the release that it corrects; ``corrected``: the title of the one
-    that corrects it.  ``withdrawn``: why it was; ``folder``: where it was written, "" if unknown.
+    that corrects it, ``not_corrected``: why that one was withdrawn.  ``withdrawn``: why it was
+    itself; ``folder``: where it was written, "" if unknown.
     ``dataset``: of a population's charge, the data set that it was for.
     """
 
@@ -98,6 +99,7 @@ class Publication:
     released: str = ""
     corrects: str = ""
     corrected: str = ""
+    not_corrected: str = ""
     withdrawn: str = ""
     folder: str = ""
     dataset: str = ""
@@ -106,7 +108,12 @@ class Publication:
     def errata(self) -> tuple[str, ...]:
         """Lines for a reader of it; none where it stands as it was published."""
         said = []
-        if self.corrected:
+        if self.not_corrected:
+            said.append(
+                f"Use neither it nor its correction {self.corrected!r}, which was withdrawn: "
+                f"{self.not_corrected}"
+            )
+        elif self.corrected:
             said.append(f"Corrected: use {self.corrected!r} in its place.")
         if self.withdrawn:
             said.append(f"Withdrawn: {self.withdrawn}")
@@ -501,8 +508,9 @@ class Ledger:
         before = dict(self._of(connection, name, release))
         if RELEASED in before:
             raise LedgerRefused(
-                f"{title!r} was released on {before[RELEASED]}: publish the files of that run; "
-                "a new draw is a new release, under another title"
+                f"{title!r} was released on {before[RELEASED]}: publish the files of that run, or "
+                f"correct them (dpaudit release PLAN --corrects {title!r}); a new draw is a new "
+                "release, under another title, and is charged again"
             )
         if CHARGED in before:
             raise LedgerRefused(
@@ -947,9 +955,13 @@ def _lives(entries: Sequence[Entry]) -> tuple[Publication, ...]:
             corrected = lives[release].corrects
             if corrected in lives:
                 title = lives[release].title
-                lives[corrected] = replace(lives[corrected], corrected=title)
+                lives[corrected] = replace(lives[corrected], corrected=title, not_corrected="")
         elif _is(entry, WITHDRAWN) and release in lives:
-            lives[release] = replace(lives[release], withdrawn=str(body["reason"]))
+            reason = str(body["reason"])
+            withdrawn = lives[release] = replace(lives[release], withdrawn=reason)
+            first = lives.get(withdrawn.corrects)
+            if first is not None and first.corrected == withdrawn.title:
+                lives[first.release] = replace(first, not_corrected=reason)
     return tuple(lives.values())
 
 

@@ -14,7 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from dpaudit.certificate.errata import errata_of
 from dpaudit.releases.publish import (
+    CERTIFICATE,
     files_of,
     metadata_file,
     shown_of,
@@ -56,7 +58,8 @@ def differences(certificate: Mapping[str, Any], file: Path, folder: Path) -> lis
     changed = [] if certified else [f"{name}: not the certified file (another SHA-256)"]
     if missing and missing[0].startswith(f"{name}:"):
         changed = []
-    return [*missing, *changed, *tables, *_additional(folder, set(targets.values()), file)]
+    others = _additional(folder, set(targets.values()), file)
+    return [*missing, *changed, *tables, *others, *_told_beside(folder, file)]
 
 
 def names_of(certificate: Mapping[str, Any], folder: Path) -> list[str]:
@@ -179,14 +182,29 @@ def _distinct(names: Sequence[str], count: int) -> list[str]:
 
 
 def _additional(folder: Path, named: set[Path], certificate: Path) -> list[str]:
-    """The files of a folder that neither a certificate names nor lie beside it under its name."""
-    beside, stem = certificate.resolve().parent, f"{certificate.name.removesuffix('.json')}."
+    """The files of a folder that neither a certificate names nor lie beside it under its name.
+
+    Nor where a release writes its certificate, of which this one may be a copy.
+    """
+    beside = certificate.resolve().parent, (folder / CERTIFICATE).resolve()
+    stem = f"{certificate.name.removesuffix('.json')}."
     return [
         f"{path.relative_to(folder)}: not named by the certificate"
         for path in sorted(folder.rglob("*"))
         if not path.is_dir()
         and path not in named
         and not (
-            path.resolve().parent == beside and (path.name == INDEX or path.name.startswith(stem))
+            path.resolve().parent in beside and (path.name == INDEX or path.name.startswith(stem))
         )
     ]
+
+
+def _told_beside(folder: Path, certificate: Path) -> Iterator[str]:
+    """Where a certificate is a copy: the published one, if it is another, and its errata."""
+    own = folder / CERTIFICATE / certificate.name
+    if own.resolve() == certificate.resolve():
+        return
+    if own.is_file() and own.read_bytes() != certificate.read_bytes():
+        yield f"{own.relative_to(folder)}: another certificate than the one verified"
+    for text in errata_of(own):
+        yield f"an erratum stands beside the published certificate: {text}"

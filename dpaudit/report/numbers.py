@@ -13,9 +13,10 @@ from decimal import (
 )
 
 from dpaudit.errors import CertificateRejected
-from dpaudit.report.say import localised, percentage, say
+from dpaudit.report.say import grouped, localised, percentage, say
 
 PAGE_DIGITS = 6  # Significant digits of a bound on a page; the certificate has all of them.
+_YEAR, _LARGEST_WRITTEN = 9999, Decimal(10) ** 18  # Between them thousands are separated.
 _HUNDRED = Decimal(100)  # For percentages, as an exact decimal.
 _TIGHT_RATIO = Decimal("1e-6")  # A bound is called attained up to this share above it.
 
@@ -114,6 +115,20 @@ def statistic(text: str) -> str:
         return exact(text)
     except CertificateRejected:
         return text
+
+
+def published(text: str) -> str:
+    """A published value with all its digits, its thousands separated; free text unchanged.
+
+    Four digits stay together, because they may be a year.
+    """
+    try:
+        value = parse(text)
+    except CertificateRejected:
+        return text
+    if value.is_finite() and _YEAR < abs(value) < _LARGEST_WRITTEN:
+        return grouped(value).replace("-", "−")
+    return _written(value)
 
 
 def at_most(value: float, digits: int) -> str:

@@ -147,9 +147,9 @@ def numbers_table(predicate: Json, most: int) -> Table | None:
     rows = tuple(
         (
             Cell(_cut(", ".join(filter(None, _place(row))), _CELL_WORDS)),
-            Cell(_cut(numbers.statistic(row["value"]), _CELL_WORDS), (), "number"),
+            Cell(_cut(numbers.published(row["value"]), _CELL_WORDS), (), "number"),
             Cell(
-                f"± {numbers.statistic(row['error_95'])}" if row["error_95"] else "—",
+                f"± {numbers.published(row['error_95'])}" if row["error_95"] else "—",
                 (_cut(words.fixed(row["error_covers"]), _CELL_WORDS),)
                 if row["error_covers"]
                 else (),

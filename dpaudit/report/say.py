@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
+from decimal import Decimal
 from functools import cache
 from gettext import GNUTranslations, NullTranslations
 from importlib import resources
@@ -78,11 +79,12 @@ def _value(text: str) -> str:
     return localised(text) if re.fullmatch(r"[-+\d.e<= ]*\d", text) else translated(text)
 
 
-def grouped(count: int) -> str:
-    """A count with its thousands separated: ``20,000``, in German ``20.000``."""
+def grouped(number: int | Decimal) -> str:
+    """A number with its thousands separated: ``20,000``, in German ``20.000``."""
     from babel.numbers import format_decimal
 
-    return str(format_decimal(count, locale=_locale(language())))
+    locale = _locale(language())
+    return str(format_decimal(number, locale=locale, decimal_quantization=False))
 
 
 def localised(text: str) -> str:

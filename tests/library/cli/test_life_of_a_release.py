@@ -91,6 +91,9 @@ def test_the_life_of_a_release_over_two_years(office: Path, monkeypatch) -> None
     done("ledger", "withdraw", "people", "People, 2026 (corrected)", "The mended data were wrong.")
     assert "Withdrawn: The mended data were wrong." in own.with_suffix(".html").read_text()
     assert errata_file(own).read_text() == "Withdrawn: The mended data were wrong.\n"
+    neither = "Use neither it nor its correction 'People, 2026 (corrected)', which was withdrawn"
+    assert errata_file(certificate).read_text().startswith(neither)
+    assert "in its place" not in page.read_text()
     done("report", own, "--format", "archive", "--out", ".")
     verified = run("verify", f"{own.stem}.zip")
     assert "erratum stands beside it: Withdrawn: The mended data were wrong." in verified.output
@@ -155,6 +158,30 @@ def test_only_a_published_release_is_corrected_or_withdrawn(office: Path, monkey
     done("ledger", "withdraw", "people", "People, 2026", "Wrong year.")
     found = run("ledger", "withdraw", "people", "People, 2026", "Wrong year.")
     assert "withdrawn already" in found.output
+
+
+def test_a_withdrawn_correction_is_no_longer_recommended(office: Path, monkeypatch) -> None:
+    """Its release says so, until another correction takes its place."""
+    unattacked(monkeypatch)
+    asked = ("release", "plan.toml", "--data", "people.csv")
+    done(*asked, "--out", "a")
+    again = run(*asked, "--out", "b")
+    assert again.exit_code != 0
+    assert "--corrects 'People, 2026'" in again.output
+    assert "charged again" in again.output
+    done(*asked, "--out", "b", "--corrects", "People, 2026")
+    said = done("ledger", "withdraw", "people", "People, 2026 (corrected)", "Wrong year.")
+    neither = "neither it nor its correction 'People, 2026 (corrected)', which was withdrawn: Wrong"
+    assert neither in said
+    ledger = open_ledger(office / "ledger.sqlite")
+    first = ledger.state("people").releases[0]
+    assert "in its place" not in first.text
+    (office / "third.toml").write_text(PLAN.replace("People, 2026", "Third"))
+    third = ("release", "third.toml", "--data", "people.csv", "--corrects", "People, 2026")
+    ledger_cap = ledger.state("people").remaining
+    assert ledger_cap
+    done(*third, "--out", "c")
+    assert ledger.state("people").releases[0].errata == ("Corrected: use 'Third' in its place.",)
 
 
 def test_errata_of_a_release_that_was_moved_are_told(office: Path, monkeypatch) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -148,6 +149,21 @@ HARMS: dict[str, tuple[Callable[[Path], object], list[str]]] = {
 def test_a_changed_release_is_named_by_file_row_column_and_values(name: str, folder: Path) -> None:
     harm, said = HARMS[name]
     assert found(folder, harm) == said
+
+
+def test_a_copy_of_the_certificate_knows_the_files_of_the_published_one(folder: Path) -> None:
+    """Its page and index are no strangers; its errata are told, and that it is another one."""
+    issued, own = certificate(folder / "release.json"), folder / "certificate" / "visits_2025.json"
+    with TemporaryDirectory() as elsewhere:
+        copy = Path(elsewhere) / own.name
+        copy.write_bytes(own.read_bytes())
+        assert differences(issued, copy, folder) == []
+        own.with_suffix(".errata.txt").write_text("Withdrawn: wrong data.\n")
+        told = "an erratum stands beside the published certificate: Withdrawn: wrong data."
+        assert differences(issued, copy, folder) == [told]
+        own.write_text("{ }")
+        another = "certificate/visits_2025.json: another certificate than the one verified"
+        assert differences(issued, copy, folder) == [another, told]
 
 
 def test_a_second_column_of_one_name_hides_no_value(folder: Path) -> None:

@@ -13,6 +13,7 @@ from dpaudit.exact.wire import encode_number
 from dpaudit.families.tabular import DiscreteGaussianVector
 from dpaudit.releases.plan import PlannedMargins
 from dpaudit.report import accuracy, coverage, front, numbers, plots, words
+from dpaudit.report.say import speaking
 from dpaudit.scope import Adjacency
 
 
@@ -140,3 +141,25 @@ def test_an_audit_at_delta_zero_may_refute_a_claim_of_pure_dp() -> None:
     assert not refutable("0.5", "0")
     assert refutable("0.5", "0.1")  # at another delta: the certificate does not say
     assert refutable("0.5", "0", "renyi_dp")
+
+
+@pytest.mark.parametrize(
+    ("language", "shown"),
+    [
+        ("en", ("11,506,669.32", "−20,000", "12,345,678,901")),
+        ("de", ("11.506.669,32", "−20.000", "12.345.678.901")),
+        ("fr", ("11 506 669,32", "−20 000", "12 345 678 901")),
+    ],
+)
+def test_published_values_have_thousands_as_the_language_writes_them(
+    language: str, shown: tuple[str, ...]
+) -> None:
+    """All digits, as counts on the same page; a year, a date and small numbers stay."""
+    values = ("11506669.32", "-20000", "12345678901")
+    with speaking(language):
+        grouped = [numbers.published(value).replace("\u202f", " ") for value in values]
+        assert tuple(grouped) == shown
+        assert numbers.published("1987") == "1987"
+        assert numbers.published("2026-11-30") == "2026-11-30"
+        assert numbers.published("inf") == "∞"
+        assert numbers.published("0.25") == numbers.exact("0.25")
