@@ -10,7 +10,8 @@ that do less once more with all of it (``DPAUDIT_WHOLE_WORK=1``).
 from __future__ import annotations
 
 import os
-from functools import partial
+from fnmatch import fnmatch
+from functools import cache, partial
 
 import pytest
 
@@ -37,7 +38,12 @@ def works_less(item: pytest.Item) -> bool:
     """Whether a test's examinations do a share of their work in ``make test``."""
     if any(map(item.get_closest_marker, ("whole_work", "quality"))):
         return False
-    return any(map(item.path.match, FILES))
+    return _in_files(item.path.name)
+
+
+@cache
+def _in_files(name: str) -> bool:
+    return any(fnmatch(name, pattern) for pattern in FILES)
 
 
 def share_of(item: pytest.Item) -> float:

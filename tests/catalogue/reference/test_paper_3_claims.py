@@ -60,6 +60,7 @@ def at(reading: str, rounds: int, claimed: Any, delta: Any) -> Node:
 # --- the theorem the code should claim -----------------------------------------------------------
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("adjacency", "moves"), [("zero_out", 1), ("replace_one", 2)])
 def test_releasing_all_nodes_is_exactly_this_private(adjacency: str, moves: int) -> None:
     node = tree(sigma * B * beta / (moves * clip))
@@ -118,6 +119,7 @@ TABLE = [
 ]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("row", TABLE)
 def test_the_table_of_printed_noise(row: str) -> None:
     """Multiplier and exact epsilon: Corollary 5.7 fails its claim, the other two keep it."""
@@ -139,6 +141,7 @@ def test_the_table_of_printed_noise(row: str) -> None:
     assert agrees(levels / float(gaussian_mu(Fraction(claimed), Fraction(delta))), tight)
 
 
+@pytest.mark.quality
 def test_corollary_5_7_misses_its_own_gaussian_target_at_every_t() -> None:
     """mu of the proof is eps / sqrt(2 log(2.5/delta)); the noise is short by sqrt 2 or more."""
     reading = "Cor. 5.7, as printed"
@@ -156,6 +159,7 @@ def test_corollary_5_7_misses_its_own_gaussian_target_at_every_t() -> None:
         assert number(ratio) == pytest.approx(short, abs=0.006)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("reading", ["Lemma 5.6", "Cor. 5.11"])
 def test_the_other_two_meet_it_at_every_t(reading: str) -> None:
     """Cor. 5.11: mu is at most .7072 of the target; T up to 2^60."""

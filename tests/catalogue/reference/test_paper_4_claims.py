@@ -223,6 +223,7 @@ TABLE_B = [
 ]  # fmt: skip
 
 
+@pytest.mark.quality
 @pytest.mark.long_cases("setting0-2.2027-1.9060-1.9146", "setting1-2.0739-1.8766-1.8790")
 @pytest.mark.first_case
 @pytest.mark.parametrize(("setting", "renyi", "lower", "upper"), TABLE_B)
@@ -241,6 +242,7 @@ def test_proposition_e_2(setting: Any, renyi: str, lower: str, upper: str) -> No
     assert agrees(float(opened.converted("rdp", Fraction("1e-5")).value[0]), renyi)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("alpha", "share", "multiplier", "lemma_7", "lemma_8", "sharper"),
     [(9, "0.005", 30, "3.153922e-6", "2.139195e-5", "5.006151e-7"),

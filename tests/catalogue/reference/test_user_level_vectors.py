@@ -162,6 +162,7 @@ def test_independent_slots_by_exact_sums() -> None:
     assert math.log((one - 1e-10) / two) > 9.13
 
 
+@pytest.mark.quality
 @pytest.mark.long_cases("667-0.15894")
 @pytest.mark.parametrize(("outliers", "passes"), [(664, 0.99940), (667, 0.15894)])
 def test_one_round_of_independent_slots(outliers: int, passes: float) -> None:

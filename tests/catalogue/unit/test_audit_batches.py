@@ -49,6 +49,7 @@ def test_wrong_batches_break_it_with_their_line(name: str) -> None:
     assert "mechanisms/papers/diff2/routines.py:" in found.detail
 
 
+@pytest.mark.quality
 def test_wrong_local_noise_breaks_it() -> None:
     broken = {f.check for f in audited(bench.b23_half_noise).findings if f.status == "broken"}
     assert {"variance of local 0", "variance of local 1"} <= broken

@@ -156,6 +156,7 @@ def test_wrong_noise_of_a_declared_gaussian(kind: Any, monkeypatch: pytest.Monke
     assert "tests/catalogue/unit/test_examine_noise.py:" in detail
 
 
+@pytest.mark.quality
 def test_wrong_noise_of_a_declared_laplace(monkeypatch: pytest.MonkeyPatch) -> None:
     declared = dp.Repeat(dp.Laplace("mean", noise_multiplier=3), ROUNDS)
     assert drawn(Means(declared, norm="l1"))[0] == "held"

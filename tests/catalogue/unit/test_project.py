@@ -208,6 +208,7 @@ def test_the_catalogue_is_named_by_its_prefix(scratch: Path, checkout: Path) -> 
     assert target.suite is not None
 
 
+@pytest.mark.quality
 def test_an_empty_folder_serves_the_catalogue(tmp_path: Path, checkout: Path) -> None:
     assert project.resolve("dp_gd", tmp_path).project.root == checkout
 

@@ -60,6 +60,7 @@ def test_verdicts_over_a_range_are_those_of_certificates() -> None:
     assert seen == {"P", "R"}
 
 
+@pytest.mark.first_case
 @pytest.mark.long_cases("stable_theorem_4_1", "propositions_5_1_e_2")
 @pytest.mark.parametrize("region", REGIONS, ids=lambda region: region.name)
 def test_cells_of_the_page_are_what_the_accountant_says(checkout: Path, region: Region) -> None:

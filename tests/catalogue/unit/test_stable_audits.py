@@ -99,6 +99,7 @@ def test_calibrated_noise_is_attacked_to_nine_tenths() -> None:
     assert 3.6 <= found <= 4
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("score", [0, 1, 2, 3])
 def test_the_profile_is_that_of_the_simulation(score: int) -> None:
     """delta(1) at kappa = 2, eps_bar = 1, sigma = 10 Delta: 10^5 trials, within 4.9 errors.
@@ -144,6 +145,7 @@ def test_output_perturbation_is_attacked_itself() -> None:
     assert stand_in(mechanism, whole(mechanism, mechanism.program.problem.users))
 
 
+@pytest.mark.first_case
 @pytest.mark.long_cases("stable_phased_sco-0.38", "window_mean_score-0.4")
 @pytest.mark.parametrize(
     ("name", "least"),

@@ -69,6 +69,7 @@ def test_none_is_flagged(mechanism: dp.Mechanism, suite: dp.Suite) -> None:
     assert {f.status for f in found.findings} <= {"held", "not_run"}, found.findings
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("mechanism", "suite"), CASES, ids=IDS)
 def test_claims_are_proved_and_nine_tenths_of_them_refuted(
     mechanism: dp.Mechanism, suite: dp.Suite

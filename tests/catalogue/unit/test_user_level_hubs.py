@@ -16,7 +16,7 @@ from mechanisms.papers.user_level.phased_sgd import UserLevelPhasedSGD
 
 PROGRAMS = load(catalogue_root()).mechanisms
 RUNS, ENOUGH = 700, 0.9
-# What the stand-ins showed that these suites took the place of: one item a user, a user a group.
+# Epsilon that the former stand-ins showed: one item a user, and a user as a group of items.
 STAND_INS = {"outlier_removed_mean": 0.2478, "outlier_removed_mean_random": 1.945}
 
 

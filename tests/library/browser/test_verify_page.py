@@ -44,6 +44,7 @@ def engine(page: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Eng
         yield made
 
 
+@pytest.mark.quality
 def test_reports_and_altered_ones_are_judged_in_32_bits_as_natively(
     engine: Engine, tmp_path: Path
 ) -> None:

@@ -152,6 +152,7 @@ def test_an_option_outside_its_range_is_a_usage_error(
     assert not (project / "reports").exists()
 
 
+@pytest.mark.quality
 def test_the_largest_seed_is_one(dpaudit: Invoke, project: Path) -> None:
     dpaudit("audit", "held", "--seed", str(2**128 - 1), "--trials", "100")
 
@@ -287,6 +288,7 @@ def test_what_is_no_certificate_gets_no_page(kind: str, dpaudit: Invoke, tmp_pat
     assert files(tmp_path / "pages") == set()
 
 
+@pytest.mark.quality
 def test_one_bad_file_among_good_ones_fails(dpaudit: Invoke, tmp_path: Path) -> None:
     good = tmp_path / "good.json"
     save(held(), good)

@@ -107,6 +107,7 @@ def test_account_at_delta_zero_is_infinite_for_a_gaussian(dpaudit: Invoke, proje
 # --- audit, certify, verify, report --------------------------------------------------------------
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("name", EXITS)
 def test_audit_exits_by_its_verdict_and_writes_nothing(
@@ -176,6 +177,7 @@ def test_several_targets_share_a_run_and_exit_by_the_gravest(
 FAILS = "failing: its program fails in its run on the data (ValueError ("
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("command", ["certify", "audit"])
 def test_one_target_that_fails_costs_no_other_its_certificate(
     command: str, dpaudit: Invoke, project: Path
@@ -201,12 +203,14 @@ def test_targets_that_fail_are_listed_at_the_end(dpaudit: Invoke, project: Path)
     assert all("not certified: " in line for line in last)
 
 
+@pytest.mark.quality
 def test_the_only_target_that_fails_keeps_its_error_and_exit_code(dpaudit: Invoke) -> None:
     result = dpaudit("certify", "no_such_name", code=2)
     assert "no_such_name" in result.stderr
     assert not result.stdout
 
 
+@pytest.mark.quality
 def test_progress_goes_to_standard_error(dpaudit: Invoke, project: Path) -> None:
     result = dpaudit("audit", "held", "--seed", "1", "--json")
     document(result)
@@ -221,6 +225,7 @@ def test_the_number_of_trials_can_be_chosen(dpaudit: Invoke, project: Path) -> N
     assert certificate["reproduce"]["command"] == "dpaudit certify held --seed 1 --trials 100"
 
 
+@pytest.mark.quality
 def test_verify_says_what_it_confirmed_and_what_it_trusts(dpaudit: Invoke, project: Path) -> None:
     dpaudit("certify", "held", "--seed", "1")
     text = dpaudit("verify", "reports/held.json").stdout

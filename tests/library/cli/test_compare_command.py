@@ -108,6 +108,7 @@ def test_a_setting_that_takes_too_long_is_the_end_of_a_grid(
     assert 50 < row.chosen["rounds"] <= 100
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("budget", "runs"), [(1, 2), (3, 4)])
 def test_each_setting_runs_once_and_the_chosen_one_is_judged(
     budget: int, runs: int, monkeypatch: pytest.MonkeyPatch
@@ -188,6 +189,7 @@ def test_the_choice_of_settings_is_said_to_be_outside_the_guarantee(outcome: Out
     assert "survey.csv, which whoever ran it declares public" in markdown(public)
 
 
+@pytest.mark.quality
 def test_public_records_are_the_only_ones_that_settings_are_chosen_on() -> None:
     comparison, public = few(srgd.COMPARISON), ("public", people(100, seed=1))
     one, other = (
@@ -198,6 +200,7 @@ def test_public_records_are_the_only_ones_that_settings_are_chosen_on() -> None:
     assert [row.judged for row in one.rows] != [row.judged for row in other.rows]
 
 
+@pytest.mark.quality
 def test_settings_of_a_search_are_judged_on_other_rows_than_they_are_chosen_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -219,6 +222,7 @@ def test_settings_of_a_search_are_judged_on_other_rows_than_they_are_chosen_on(
     assert {len(one) for one in seen} == {20}
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize(
     "comparison",
     [srgd.COMPARISON, pytest.param(diff2.COMPARISON, marks=pytest.mark.quality)],

@@ -21,6 +21,7 @@ QUICK = ("tutorials/pytorch.md", *(f"how-to/{name}.md" for name in ("loss", "mea
 EXTRAS = {"tutorials/pytorch.md": "torch", "how-to/ledger.md": "sqlalchemy"}
 
 
+@pytest.mark.first_case
 @pytest.mark.long_cases("how-to/loss.md", "how-to/pair.md")
 @pytest.mark.parametrize(
     "name", [pytest.param(p, marks=[pytest.mark.quality] * (p not in QUICK)) for p in PAGES]

@@ -65,6 +65,7 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("form", ["{}", "sqlite:///{}", "sqlite:///{}?timeout=30"])
 def test_an_account_is_opened_where_the_plan_is_charged(form: str, tmp_path: Path) -> None:
     path = planned(tmp_path, ledger=form.format("kept/ours.sqlite"))

@@ -74,6 +74,7 @@ def test_a_suite_that_is_not_loaded_is_an_error(
     assert not list(scratch.rglob("reports/*.json"))
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize("broken", ["a syntax error"], indirect=True)
 def test_without_the_check_a_default_attack_stands_in_its_place(
     broken: str, dpaudit: Invoke, monkeypatch: pytest.MonkeyPatch
@@ -102,6 +103,7 @@ PROGRAM_BREAKS = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", PROGRAM_BREAKS)
 @pytest.mark.parametrize("command", ["audit", "certify", "certify --all"])
 def test_a_program_that_raises_is_named_by_its_own_line(
@@ -170,6 +172,7 @@ def audits_of(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.quality
 def test_a_certificate_says_which_suite_attacked_and_with_how_many_trials(
     scratch: Path, dpaudit: Invoke, certified: Callable[..., Path]
 ) -> None:
@@ -200,6 +203,7 @@ def test_fewer_trials_than_a_suite_asks_for_fail_where_an_audit_is_required(
     assert "fewer than the 400 that the suite asks for" in page
 
 
+@pytest.mark.quality
 def test_a_suite_that_is_no_file_of_the_implementation_is_refused(
     certified: Callable[..., Path],
 ) -> None:
@@ -214,6 +218,7 @@ def test_a_suite_that_is_no_file_of_the_implementation_is_refused(
             check(statement(forged))
 
 
+@pytest.mark.quality
 def test_without_a_suite_dpaudits_own_search_attacks_and_is_named(
     scratch: Path, certified: Callable[..., Path]
 ) -> None:

@@ -81,6 +81,7 @@ def release(folder: Path, out: str = "out", *more: str) -> Any:
     return run("release", str(plan), *map(str, given), *more)
 
 
+@pytest.mark.quality
 def test_a_plan_says_cost_and_error_before_data_are_touched(folder: Path) -> None:
     assert opened(folder).exit_code == 0
     found = run("release", str(folder / "plan.toml"), "--json")
@@ -481,6 +482,7 @@ def test_no_value_where_numbers_are_declared_is_refused(quick: Path) -> None:
     assert spent(quick) == (0, [])
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("rows", ["", "1,1e9,f\n2,-5,m\n3,inf,f\n"])
 def test_an_empty_table_and_values_outside_the_bounds_are_released(quick: Path, rows: str) -> None:
     """Whether a table is empty is private; a value outside its bounds counts as the nearest."""

@@ -67,6 +67,7 @@ def test_the_commands_of_populations_and_next_years_plan_run(folder: Path) -> No
     assert load_plan(folder / "next.toml").title.endswith("2027")
 
 
+@pytest.mark.quality
 @pytest.mark.long("each command of a page")
 def test_the_commands_publish_a_table(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All but the certificate, which is made and verified below."""

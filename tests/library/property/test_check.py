@@ -221,6 +221,7 @@ WRONG: list[tuple[str, type[Node], Any, Node, Node]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.first_case
 @pytest.mark.long_cases("pure-PoissonSampled")
 @pytest.mark.parametrize(
     ("calculus", "kind", "formula", "node", "claim"),

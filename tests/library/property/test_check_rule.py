@@ -238,6 +238,7 @@ def moment_cases(draw: random.Random, cases: int) -> int:
     return done
 
 
+@pytest.mark.quality
 def test_moments_are_within_their_errors() -> None:
     assert moment_cases(random.Random(5), 12) >= 6
 
@@ -320,6 +321,7 @@ def test_the_series_needs_its_terms(
     assert all(held) == (term == "none")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("sigma", ["-1/1000", "1", "1e300", "1e-300"])
 def test_smoothing_that_makes_no_sense_is_refused(sigma: str) -> None:
     with pytest.raises(NotConfirmed):

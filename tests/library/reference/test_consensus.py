@@ -82,6 +82,7 @@ def test_a_dropped_inner_composition_is_a_disagreement() -> None:
     disagrees(from_dp_event(event, "add_remove"), ADD_REMOVE, DELTA, answer)
 
 
+@pytest.mark.quality
 def test_a_nan_that_wipes_what_was_spent_is_found() -> None:
     """It says 0 after Gaussian(1.0) and Gaussian(nan); the first alone costs 4.377."""
     events = [d.GaussianDpEvent(1.0), d.GaussianDpEvent(math.nan)]
@@ -91,6 +92,7 @@ def test_a_nan_that_wipes_what_was_spent_is_found() -> None:
     assert "epsilon >= 4.377178" in message
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     ("event", "says", "truth"),
@@ -202,6 +204,7 @@ AGREED: list[tuple[Node, Scope, str]] = [
 LONG = (3, 5)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.long_cases("6")
 @pytest.mark.parametrize(
@@ -220,6 +223,7 @@ def test_independent_routes_agree(node: Node, scope: Scope, delta: str) -> None:
     assert float(by_name["profile"].upper) <= closest * (1 + 1e-3) + 1e-3
 
 
+@pytest.mark.first_case
 @pytest.mark.long_cases("1e-2-mu1", "1e-5-mu1")
 @pytest.mark.parametrize("mu", [Fraction(1, 10), Fraction(1)])
 @pytest.mark.parametrize("delta", ["1e-2", "1e-5", "1e-9"])

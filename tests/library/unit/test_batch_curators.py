@@ -139,6 +139,7 @@ def test_outcomes_are_all_assignments_by_their_counts(name: str) -> None:
     assert given == pytest.approx(dict(expected), rel=1e-12)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", NODES)
 def test_batches_are_drawn_by_their_law(name: str) -> None:
     """Chi-square over all outcomes of 20,000 draws; z below 5 (false alarm 1e-6)."""

@@ -103,6 +103,7 @@ def test_ranks_that_are_taken_as_unmoved_give_too_small_a_delta(
     assert any(found)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("mu", "gamma", "shape", "largest"),
     [
@@ -215,6 +216,7 @@ def test_a_loss_that_is_too_far_for_a_sum_is_bounded_at_a_nearer_one() -> None:
     assert inner._at_most([(masses, 1)], F(0), step) <= 1
 
 
+@pytest.mark.first_case
 @pytest.mark.long_cases("node2")
 @pytest.mark.parametrize(
     "node",

@@ -33,6 +33,7 @@ def audit(mechanism: Any, claim: Any = PureDP(1), **others: Any) -> FunctionAudi
 # --- mechanisms that are broken -------------------------------------------------------------------
 
 
+@pytest.mark.quality
 def test_a_fixed_seed_is_refuted_by_calls_of_size_one() -> None:
     def fixed(data: float, rng: Generator, size: int) -> Any:
         return data + np.random.default_rng(7).laplace(0, 1, size)
@@ -60,6 +61,7 @@ def test_one_draw_for_a_whole_call_is_no_trial() -> None:
     assert result.verdict is Verdict.ALARM
 
 
+@pytest.mark.quality
 def test_noise_shared_by_the_draws_of_a_call_is_seen_by_their_counts() -> None:
     def shared(data: float, rng: Generator, size: int) -> Any:
         return on_grid(data + rng.laplace(0, 1) + rng.laplace(0, 0.1, size))

@@ -176,6 +176,7 @@ def test_a_learned_event_is_reproduced_by_the_audit_itself() -> None:
     assert "bind first: mechanism" in result.reproducer
 
 
+@pytest.mark.quality
 def test_the_same_seed_gives_the_same_result() -> None:
     first, second = audit(laplace(0.9)), audit(laplace(0.9))
     keys = set(first.to_json()) - {"seconds"}

@@ -66,6 +66,7 @@ def adaptive(d: float, rng: Generator, size: int) -> Any:
     return np.stack([first, second], axis=1)
 
 
+@pytest.mark.first_case
 @pytest.mark.long_cases("each_trial-affine", "adaptive-monotone")
 @pytest.mark.parametrize(
     ("mechanism", "solved_as"),
@@ -110,6 +111,7 @@ def inverse_laplace(d: float, rng: Generator, size: int) -> Any:
     return d - np.sign(u) * np.log1p(-2 * np.abs(u))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "mechanism",
     [lambda d, rng, size: d + rng.laplace(0, 1, size), inverse_laplace],

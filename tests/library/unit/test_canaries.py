@@ -99,6 +99,7 @@ def test_ties_and_infinities_are_scores_like_others() -> None:
         independent_runs([2] * 500, [2] * 500, claim=PureDP(1))
 
 
+@pytest.mark.quality
 def test_unequal_samples_are_allowed() -> None:
     scores_in, scores_out = samples(3.0, 4_000, 6)
     found = independent_runs(scores_in[:400], scores_out, claim=PureDP(1))
@@ -353,6 +354,7 @@ def one_run(tmp_path: Path, claim: Any, canaries: int, noise: float, **terms: An
     return audit.bound(labels.included + rng.normal(0, noise, canaries))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("claim", CLAIMS[:4], ids=lambda c: c.name)
 def test_clear_scores_refute(claim: Any, tmp_path: Path) -> None:
     found = one_run(tmp_path, claim, 2_000, 0.2)
@@ -362,6 +364,7 @@ def test_clear_scores_refute(claim: Any, tmp_path: Path) -> None:
     assert "refuted" in str(found)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda c: c.name)
 def test_noise_refutes_nothing(claim: Any, tmp_path: Path) -> None:
     """False alarms: one in 10,000 of each of the five."""

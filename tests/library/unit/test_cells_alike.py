@@ -100,6 +100,7 @@ def test_a_unit_in_several_spellings_counts_once(
         assert count(UNIT, data, Total("n", (ROWS,))) == [(units,)], name
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("kind", ["csv", "parquet", "pandas", "polars", "arrow", "dask"])
 def test_a_unit_that_is_not_spelled_would_count_often(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -108,6 +108,7 @@ def test_the_command_names_every_target_of_the_run() -> None:
     assert predicate(alone)["audits"] != predicate(found[1])["audits"]
 
 
+@pytest.mark.quality
 def test_the_error_of_a_run_is_shared_by_all_its_bounds() -> None:
     other = mechanism("other", Gaussian("a", 3), GDP(1), PureDP(9), labels=("a",))
     found = certify([order(CASE), order(other)], Options(seed=5, trials=300))
@@ -124,6 +125,7 @@ def test_the_error_of_a_run_is_shared_by_all_its_bounds() -> None:
         accept(one.certificate)
 
 
+@pytest.mark.quality
 def test_a_program_without_a_repr_of_its_own_is_named_the_same_each_time() -> None:
     @dataclass(frozen=True, repr=False)
     class Plain(Releases):
@@ -265,6 +267,7 @@ def test_a_program_that_does_not_run_on_its_data_is_refused_by_name(
     assert not isinstance(unforeseen.value, InvalidParameter)
 
 
+@pytest.mark.quality
 def test_a_private_number_of_records_stays_private() -> None:
     @dataclass(frozen=True)
     class Summed(Releases):
@@ -394,6 +397,7 @@ def test_an_audit_refutes_only_what_it_showed() -> None:
     assert "the attack on a stand-in shows" in predicate(caught)["claims"][0]["reason"]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("node", "claims", "margin"),
     [
@@ -414,6 +418,7 @@ def curve(found: Certified, measure: str) -> list[tuple[float, float]]:
     return [(float(x), float(y)) for x, y in rows_]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "multiplier", [Fraction(1, 10), Fraction(1), Fraction(50), Fraction(10**6)]
 )
@@ -429,6 +434,7 @@ def test_curves_fall_and_reach_the_tail(multiplier: Fraction) -> None:
     assert profile[-1][1] < 1e-6
 
 
+@pytest.mark.quality
 def test_points_of_the_roc_are_counts_over_trials() -> None:
     for audit in predicate(certified(CASE, suite(CASE)))["audits"]:
         for rates in audit["roc"]:
@@ -449,6 +455,7 @@ def test_what_is_written_about_the_mechanism() -> None:
     assert found["run"] is None
 
 
+@pytest.mark.quality
 def test_reports_of_progress_name_the_mechanism() -> None:
     reports: list[tuple[str, int, int]] = []
 

@@ -136,6 +136,7 @@ def test_an_honest_certificate_verifies(kind: str) -> None:
     assert "declared_noise (declared)" in report.on_trust
 
 
+@pytest.mark.quality
 def test_claims_at_every_kind_of_delta_verify_with_audits() -> None:
     """1/n, a third and a root are printed rounded up."""
     deltas = (1e-5, Fraction(1, 20190), Fraction(1, 3), sympy.sqrt(2) / 10**5)
@@ -165,6 +166,7 @@ def test_the_checks_are_those_expected(kind: str) -> None:
     assert [row["check"] for row in made(kind)["predicate"]["claims"]] == EXPECTED[kind]
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     ("status", "verdict"),
@@ -234,6 +236,7 @@ def test_nonsense_is_rejected_in_one_line_and_quickly(change: Change) -> None:
     assert time.process_time() - started < 2
 
 
+@pytest.mark.quality
 def test_the_checker_runs_without_the_accountant(tmp_path: Path) -> None:
     path = tmp_path / "held.json"
     save(held(), path)

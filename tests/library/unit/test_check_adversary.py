@@ -288,6 +288,7 @@ def test_the_declaration_s_digest_covers_the_scope(change: Any) -> None:
     assert "digest of declaration and scope" in rejected(held(), edited)
 
 
+@pytest.mark.first_case
 @pytest.mark.long_cases("ProposeTestRelease-false_pass:")
 @pytest.mark.parametrize(
     ("node", "name"),

@@ -142,6 +142,7 @@ def test_bounds_without_a_step_are_refused() -> None:
 # --- forgeries of claims -------------------------------------------------------------------------
 
 
+@pytest.mark.quality
 def test_a_claim_cannot_borrow_the_step_of_another_measure() -> None:
     """mu = 0.73 read as an epsilon would look like a strong guarantee."""
     steps = held()["predicate"]["derivation"]["steps"]

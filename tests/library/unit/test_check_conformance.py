@@ -153,6 +153,7 @@ def row_of(predicate: Json, check: str) -> Json:
     return found
 
 
+@pytest.mark.quality
 def test_a_broken_statistic_cannot_be_left_out_of_statistics() -> None:
     """Not run, without an error rate, below its share, of fewer residuals: each said held."""
 
@@ -214,6 +215,7 @@ def test_shares_sizes_and_laws_are_those_of_the_audit() -> None:
     assert "another law" in rejected(held(), relabelled)
 
 
+@pytest.mark.quality
 def test_rows_of_one_audit_do_not_count_for_another() -> None:
     """The program's own audit had all rows; the suite's had lost one, under the same name."""
 
@@ -299,6 +301,7 @@ def improved(predicate: Json, check: str, place: int) -> None:
     follow(predicate)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("check", [conformance.EXAMINED[2], conformance.CLIPPED, GATHERED])
 @pytest.mark.parametrize(
@@ -327,6 +330,7 @@ def silent(predicate: Json) -> None:
     predicate["examination"]["reached"].clear()
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("change", [not_examined, short, few, silent])
 def test_a_program_that_was_not_reached_is_confirmed_by_nobody(

@@ -285,6 +285,7 @@ ALIKE = {
 }
 
 
+@pytest.mark.quality
 def test_the_checker_knows_no_choice_of_the_accountant(checkout: Path) -> None:
     """Numbers of the same name and value, one of which somebody copied, are none but these."""
     package = checkout / "dpaudit"

@@ -99,6 +99,7 @@ def test_a_lower_row_is_of_the_pair_it_is_shown_for(pair: Any) -> None:
     assert rejected(in_parts(), lower("pair", pair))
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     "change",

@@ -68,6 +68,7 @@ def exact(pair: Pair, epsilon: float) -> float:
         return float(delta_by(pair, ball(epsilon).exp()).mid())
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", PAIRS)
 def test_one_step_lies_between_its_nodes(name: str) -> None:
     """Closed forms in Arb at 80 losses; what is left out at the ends is below 1e-20."""

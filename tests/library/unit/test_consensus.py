@@ -27,6 +27,7 @@ LEAF = Gaussian("gaussian", 1)
 DELTA = Fraction(1, 10**5)
 
 
+@pytest.mark.quality
 def test_routes_to_one_gaussian_meet() -> None:
     found = cross_check(LEAF, ADD_REMOVE, 1e-5)
     names = {route.name for route in found.routes}
@@ -82,11 +83,13 @@ def test_two_routes_that_the_caller_adds_must_meet_too() -> None:
         found.against(claimed("two", 2.0, 0.75))
 
 
+@pytest.mark.quality
 def test_routes_are_added_as_they_are_asked() -> None:
     with pytest.raises(Disagreement, match="theirs"):
         cross_check(LEAF, ADD_REMOVE, 1e-5, [claimed("theirs", 4.0)])
 
 
+@pytest.mark.quality
 def test_a_route_of_our_own_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consensus, "rdp_epsilon_upper", lambda *_: 4.0)
     with pytest.raises(Disagreement, match="dp-accounting rdp says epsilon <= 4, "):
@@ -129,6 +132,7 @@ def test_opaque_leaves_are_asked_of_our_own_routes_alone() -> None:
 # --- what is asked of dp-accounting --------------------------------------------------------------
 
 
+@pytest.mark.quality
 def test_no_loss_distribution_is_asked_below_its_round_off() -> None:
     for ask in (oracle.pld_epsilon_upper, oracle.pld_epsilon_lower):
         assert ask(LEAF, ADD_REMOVE, oracle.SMALLEST_DELTA) > 6

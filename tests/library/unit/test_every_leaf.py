@@ -117,6 +117,7 @@ def test_every_changed_leaf_is_refused_or_named(name: str, part: int) -> None:
     assert unnoticed(name, checked(name)[part::SHARES]) == set()
 
 
+@pytest.mark.quality
 def test_a_field_that_is_not_named_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A parameter of conformance rows, which is observed, once the checker says nothing of it."""
     name = "kl_spider.json"

@@ -46,6 +46,7 @@ def found(program: Any, adjacency: str = "replace_one", **options: Any) -> dict[
     return broken
 
 
+@pytest.mark.quality
 @pytest.mark.long_cases("descent")
 @pytest.mark.first_case
 @pytest.mark.parametrize(("name", "make", "bugs", "adjacency"), CASES, ids=list(MAKERS))
@@ -504,6 +505,7 @@ class Concordance:
         return np.array(2.0 * (ROWS - 1))
 
 
+@pytest.mark.quality
 def test_a_program_for_one_public_number_of_records_is_tried_on_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

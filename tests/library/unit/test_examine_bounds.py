@@ -188,6 +188,7 @@ class Searched:
         return sums, sums[:, 0]
 
 
+@pytest.mark.quality
 def test_what_a_run_of_a_search_keeps_for_the_next_is_found() -> None:
     assert not examine(mechanism("right", Searched(), "add_remove"), seed=1).broken
     found = examine(mechanism("keeps", Searched(keeps=True), "add_remove"), seed=1).broken

@@ -307,6 +307,7 @@ def joined(rows: Any) -> Any:
     return plain(rows, small & (rows[:, 0] > 4), 1)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     ("program", "text"),
@@ -333,6 +334,7 @@ def test_every_key_of_a_table_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not broken(worth, first=True)
 
 
+@pytest.mark.quality
 def test_a_function_that_was_altered_runs_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its source says something else: what would be compiled of it is another program."""
     source = Path(never.__code__.co_filename)

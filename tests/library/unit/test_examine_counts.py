@@ -84,6 +84,7 @@ def told(program: Any, adjacency: str, hook: Any = None, *, first: bool = False)
     return [f.detail for f in found.broken]
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("adjacency", ["add_remove", "zero_out", "replace_one"])
 @pytest.mark.parametrize("compute", [hidden, total])
@@ -475,6 +476,7 @@ class Cached:
         return self.kept.setdefault(rows.shape, total(rows))
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("wrong", [True, False])
 def test_what_is_kept_by_the_shape_of_records_is_found(wrong: bool) -> None:
@@ -489,6 +491,7 @@ def test_numbers_are_read_in_what_a_field_holds() -> None:
     assert 7.0 not in constants_of(Once(Own(total)))
 
 
+@pytest.mark.quality
 def test_a_search_that_was_cut_short_goes_on_with_the_time_that_is_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -87,6 +87,7 @@ def test_noise_of_another_generator_again_or_none(
     assert not of(Means(wrong), ACCESS)
 
 
+@pytest.mark.quality
 def test_noise_as_it_is_declared_is_left_alone() -> None:
     """False alarm of equal noise: below 1e-11."""
     assert not examine(mechanism("draws", Means(), "zero_out"), seed=2).broken

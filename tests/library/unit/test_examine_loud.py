@@ -102,6 +102,7 @@ def broken(program: Any, adjacency: str, **how: Any) -> list[str]:
     return [finding.detail for finding in found.broken]
 
 
+@pytest.mark.quality
 @pytest.mark.long("what is found at the end of an examination")
 @pytest.mark.first_case
 @pytest.mark.whole_work

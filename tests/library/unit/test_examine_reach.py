@@ -189,6 +189,7 @@ def test_without_the_rule_a_wrong_program_that_nothing_moved_is_certified(
     assert verdict_of(Wrong()).verdict == "certified under assumptions"
 
 
+@pytest.mark.quality
 def test_a_hook_that_makes_such_records_confirms_it() -> None:
     found = verdict_of(Joined(), records_like=keyed)
     assert found.verdict == "certified under assumptions"

@@ -76,6 +76,7 @@ def printing() -> None:
         sys.stdout.write("row 7 is Ann")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("inside", [for_ever, handled, printing])
 def test_a_program_that_never_ends_is_ended_and_said_not_examined(
     inside: Callable[[], Any], capfd: pytest.CaptureFixture[str]
@@ -99,6 +100,7 @@ def test_a_program_that_only_waits_is_ended(monkeypatch: pytest.MonkeyPatch) -> 
     assert time.monotonic() - began < 20
 
 
+@pytest.mark.quality
 def test_without_the_alarm_it_would_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running.signal, "setitimer", lambda *given: (0.0, 0.0))
     seen: list[float] = []
@@ -177,6 +179,7 @@ def test_a_process_that_a_program_forks_ends_with_its_run() -> None:
     assert next(times) > 10
 
 
+@pytest.mark.quality
 def test_threads_and_sockets_are_left_alone() -> None:
     def opens() -> None:
         thread = threading.Thread(target=nothing)
@@ -246,6 +249,7 @@ def test_a_run_of_another_thread_hears_no_signal() -> None:
     assert found == [""]
 
 
+@pytest.mark.quality
 def test_only_programs_are_interrupted() -> None:
     with ending_after(0.0):
         end = time.process_time() + 3 * running.EVERY

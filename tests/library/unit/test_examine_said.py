@@ -145,6 +145,7 @@ def test_files_are_compared_and_put_back(tmp_path: Path) -> None:
     assert (tmp_path / "kept.txt").read_text() == "of the last real run"
 
 
+@pytest.mark.quality
 def test_a_file_that_the_program_reads_is_named_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,10 +184,12 @@ def test_databases_connections_and_child_processes_are_named(tmp_path: Path) -> 
     assert evidence_caveats(found, (), "both")[0] == f"{READS}: {sources}"
 
 
+@pytest.mark.quality
 def test_a_time_of_day_says_nothing_of_records() -> None:
     assert said_of(lambda value: sys.stdout.write(str(time.perf_counter_ns())), of_rows=True) == []
 
 
+@pytest.mark.quality
 def test_thousands_of_lines_reach_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     def lines(value: float) -> None:
         sys.stderr.write("progress\n" * 1_000)

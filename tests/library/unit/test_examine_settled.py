@@ -110,6 +110,7 @@ def test_an_engine_that_bounds_too_little_is_still_found(
     )
 
 
+@pytest.mark.quality
 def test_equal_records_are_asked_of_the_engine_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     real = program.exact_values

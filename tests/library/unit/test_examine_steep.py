@@ -129,6 +129,7 @@ def test_a_guarantee_that_may_be_of_some_losses_alone_has_none(kind: str) -> Non
     assert steeper(case(Descent(kind=kind)), FOUND, 1) is None
 
 
+@pytest.mark.quality
 def test_a_pair_that_moves_all_that_is_declared_needs_none() -> None:
     assert steeper(case(Descent()), replace(FOUND, full=True), 1) is None
     whole = examine(case(Descent(Quadratic())), seed=1)

@@ -137,6 +137,7 @@ def stratified(budget: Any) -> Plan:
     return Release("t", SCHEMA, "add_remove", budget, ITEMS[:2], (step,)).plan()
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("budget", [PureDP("1/10"), ApproxDP(2, "1e-6")], ids=["pure", "delta"])
 def test_margins_of_strata_and_of_their_sum_hold(budget: Any) -> None:
     """100 draws of a number miss more often than this with a probability of 1e-7."""

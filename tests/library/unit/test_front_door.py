@@ -192,6 +192,7 @@ NUMBERS: dict[str, Callable[[Callable[[str], Any]], object]] = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.long_cases("scores")
 @pytest.mark.parametrize("name", NUMBERS)
 def test_a_decimal_as_text_is_taken_wherever_a_number_is(name: str) -> None:

@@ -54,6 +54,7 @@ def test_one_triangle_is_an_integral_over_the_plane() -> None:
         assert np.allclose(made(mu, rate, 1 + place, losses)[0], value, rtol=0, atol=1e-12)
 
 
+@pytest.mark.quality
 def test_thin_triangles_are_the_accountants_from_few_points(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -25,6 +25,7 @@ NEXT = sympy.log(n + 1) / sympy.log(2)
 HALF = sympy.Rational(1, 2)
 
 
+@pytest.mark.first_case
 @pytest.mark.long_cases(
     "value24-claimed24-ranges24", "value8-claimed8-ranges8", "value10-claimed10-ranges10"
 )

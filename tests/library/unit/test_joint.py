@@ -59,6 +59,7 @@ def p_values(trials: int, other: int, region: Region) -> Any:
     return np.array(values).reshape(trials + 1, other + 1)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     ("trials", "other", "region"),
@@ -85,6 +86,7 @@ def test_errors_by_enumeration(trials: int, other: int, region: Region) -> None:
     assert largest > 0.2  # not idle: no two counts of 12 make it exact
 
 
+@pytest.mark.quality
 def test_p_values_fall_with_the_hits_and_grow_with_the_other_hits() -> None:
     """Within 3%: the supremum over q is bounded, not found, to 1-2%."""
     for region in (ApproxRegion(0.0), ApproxRegion(1.0, 0.01), GaussianRegion(0.5)):
@@ -198,6 +200,7 @@ def test_probabilities_against_sums_over_all_outcomes() -> None:
     np.testing.assert_allclose(ends, [0.0, 1.0, 0.0], atol=1e-12)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("region", [ApproxRegion(0.5), ApproxRegion(1.0, 1e-3), GaussianRegion(1)])
 @pytest.mark.parametrize("seen", [Trials(30, 40, 8, 50), Trials(900, 2_000, 200, 2_000)])
 def test_supremum_is_above_a_fine_grid_and_near_it(seen: Trials, region: Region) -> None:
@@ -218,6 +221,7 @@ def test_a_supremum_between_grid_points_is_not_missed() -> None:
     assert fine <= supremum_upper(extreme, kink, 0.05, 0.2) <= fine * 1.1
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "region", [ApproxRegion(0.5), ApproxRegion(1.0, 1e-3), GaussianRegion(1), zcdp_region(0.3)]
 )
@@ -328,6 +332,7 @@ def test_bounds_beat_the_split() -> None:
         assert joint_mu_lower(counts, ERROR) > mu_lower(counts, ERROR).mu_lower * 1.01
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("counts", "error"),
     [

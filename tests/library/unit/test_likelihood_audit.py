@@ -64,6 +64,7 @@ def test_a_gaussian_is_bounded_within_five_percent_in_every_measure() -> None:
         assert 0.9 * exact < bound.decisive <= bound.shown
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", ["adaptive", "correlated", "sampled"])
 def test_programs_of_many_releases_are_bounded_within_a_fifth(name: str) -> None:
     """The decisive bound is above the truth with probability 1e-6."""
@@ -462,6 +463,7 @@ def test_likelihoods_alone_count_no_plain_run_and_say_so() -> None:
     found.page()
 
 
+@pytest.mark.quality
 def test_likelihoods_alone_refute_a_claim_that_is_too_small() -> None:
     found = dp.audit_mechanism(
         mechanism(claims=claims_of(dp.GDP("0.8"))), SUITE, seed=1, method="likelihood"

@@ -83,6 +83,7 @@ def audited(null: Null, models: int, units: int, seed: int) -> Any:
 # --- bounds ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("null", [response(1.0), laplace(1.0), response(0.0)], ids=str)
 def test_a_bound_exceeds_the_truth_no_more_often_than_stated(null: Null) -> None:
@@ -338,6 +339,7 @@ def test_a_study_stops_at_a_look_where_it_refutes_and_looks_share_the_error(
     assert "after 8 of 16 models" in found.findings[-1].words
 
 
+@pytest.mark.quality
 def test_without_a_claim_there_is_a_bound_and_no_verdict() -> None:
     found = study(remembering).run(attacks=["loss"])
     assert found.verdict is None
@@ -520,6 +522,7 @@ def test_equal_contents_are_doubles_however_they_are_stored() -> None:
     assert duplicates(Data(np.array([[0.0], [1.0], [-0.0]]))) == [(0, 2)]
 
 
+@pytest.mark.quality
 def test_what_training_writes_into_records_or_prints_stays_there(capsys: Any) -> None:
     """Scores of a later model, or the same one asked again, must not move by it."""
 
@@ -543,6 +546,7 @@ def test_what_training_writes_into_records_or_prints_stays_there(capsys: Any) ->
     assert (printed.out, printed.err.count("epoch 1")) == ("", 8)
 
 
+@pytest.mark.quality
 def test_trainings_keep_to_one_thread_and_give_the_others_back() -> None:
     from threadpoolctl import threadpool_info, threadpool_limits
 
@@ -691,6 +695,7 @@ def test_numbers_are_those_of_what_is_returned_and_of_nothing_else() -> None:
     assert numbers_of(DecisionTreeClassifier().fit(features, labels)) is None
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("size", [3, 2_000])
 def test_how_many_numbers_a_model_has_is_seen_too(size: int) -> None:
     """A vocabulary of the records' own words, say, whose numbers are noise."""
@@ -729,6 +734,7 @@ def test_a_model_that_cannot_score_a_record_alone_is_refused() -> None:
         Study((remembering, score), numbered(40), 6, seed=0).run()
 
 
+@pytest.mark.quality
 def test_a_score_that_depends_on_its_batch_is_named() -> None:
     def score(model: Any, records: Data) -> Any:
         found = looked_up(model, records)
@@ -893,6 +899,7 @@ def test_every_attack_tells_members(name: str) -> None:
     assert attack_result(ATTACKS[name], scores, included).auc.low > 0.6
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", ATTACKS)
 def test_no_attack_finds_members_where_there_is_nothing(name: str) -> None:
     """Membership drawn anew after the scores: AUC within 0.5 +- 0.04 (five standard errors)."""

@@ -97,6 +97,7 @@ FORGERIES: dict[str, Callable[[dict[str, Any]], None]] = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", FORGERIES)
 def test_forgeries_are_refused(name: str) -> None:
     certificate = copy.deepcopy(made(1))
@@ -146,6 +147,7 @@ def test_a_bound_on_mu_is_not_taken_further_than_its_recursion() -> None:
         check(remade(certificate))
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     "change",

@@ -156,6 +156,7 @@ def _clones(others: int) -> Clones:
     return Clones(Fraction(2), Fraction(1, 2), Fraction(1, 4), Fraction(others))
 
 
+@pytest.mark.quality
 def test_delta_of_clones_falls_with_their_number() -> None:
     """By sums over all counts: one report more is drawn alike on either side."""
 

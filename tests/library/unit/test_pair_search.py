@@ -138,6 +138,7 @@ def test_without_the_search_the_share_falls(monkeypatch: pytest.MonkeyPatch) -> 
     assert audited(DESCENT, found_in(DESCENT)).bounds[0].shown < 0.8 * accounted(DESCENT)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     "one", [HOUSEHOLDS, CHOSEN, REACHED], ids=["a group", "a choice", "a count"]
@@ -148,6 +149,7 @@ def test_claims_below_the_truth_are_refuted_on_the_pair_that_is_found(one: dp.Me
     assert float(one.claims[0].value) < bound.decisive <= 0.5
 
 
+@pytest.mark.quality
 def test_a_group_of_whom_one_differs_refutes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     without_search(monkeypatch)
     assert audited(HOUSEHOLDS, found_in(HOUSEHOLDS)).bounds[0].shown < 0.2
@@ -199,6 +201,7 @@ def test_the_same_seed_finds_the_same_pair(monkeypatch: pytest.MonkeyPatch) -> N
     assert first == again != other
 
 
+@pytest.mark.quality
 def test_a_pair_that_saturates_every_release_ends_the_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -126,6 +126,7 @@ def test_smallest_epsilon_refutes_and_a_smaller_one_does_not() -> None:
         assert (value <= ERROR) == refuted
 
 
+@pytest.mark.quality
 def test_smallest_epsilon_falls_with_trials_and_grows_with_power() -> None:
     claim = ApproxRegion(1.0, DELTA)
     found = [smallest_epsilon(Sizes(n, n), claim, DELTA, ERROR) for n in (100, 1_000, 10**4, 10**6)]
@@ -179,6 +180,7 @@ def test_bad_rates_are_refused(rates: Any) -> None:
         smallest_epsilon(Sizes(10, 10), ApproxRegion(1.0), 0.0, ERROR, other_rates=np.array(rates))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("mu", "trials"), [(0.268, 100_000), (1.0, 20_000), (1.0, 500_000)])
 def test_the_limit_of_scores_is_near_that_of_their_laws(mu: float, trials: int) -> None:
     """To 20%: the tails are those of a line fitted to the scores."""

@@ -487,6 +487,7 @@ def by_source(sources: list[Path], folder: Path, count: int) -> dict[Path, list[
     return {source: files[place :: len(sources)] for place, source in enumerate(sources)}
 
 
+@pytest.mark.quality
 def test_a_certificate_that_the_checker_refuses_has_no_coq_file(tmp_path: Path) -> None:
     sources = [REPORTS / f"{name}.json" for name in ("dp_gd", "dp_gd_tight")]
     files = by_source(sources, tmp_path, 16)

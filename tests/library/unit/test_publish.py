@@ -58,6 +58,7 @@ def write(found: Certified, out: Path) -> Files:
     return written
 
 
+@pytest.mark.quality
 def test_a_certificate_its_page_and_an_index(tmp_path: Path) -> None:
     found = certified(CASE)
     written = write(found, tmp_path)
@@ -68,6 +69,7 @@ def test_a_certificate_its_page_and_an_index(tmp_path: Path) -> None:
     assert verify_file(written.certificate)["verified"]
 
 
+@pytest.mark.quality
 def test_a_certificate_that_was_just_checked_is_listed_without_another_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -369,6 +371,7 @@ def test_nothing_private_is_touched_before_the_certificate_is_valid(
     assert read
 
 
+@pytest.mark.quality
 def test_rows_of_verify(tmp_path: Path) -> None:
     path = tmp_path / "held.json"
     save(held(), path)

@@ -118,6 +118,7 @@ def test_parts_never_exceed_the_whole() -> None:
     assert len({budget.spend("a")[1], 201}) == 1
 
 
+@pytest.mark.quality
 def test_an_unused_plugin_costs_under_20_milliseconds_and_imports_nothing_heavy() -> None:
     """The least of five processes: what a busy machine adds is not the plugin's."""
     code = (

@@ -148,6 +148,7 @@ def test_no_author_makes_the_first_part_longer(
     assert count(first_part(render_html(long, spoken=spoken))) > MOST_WORDS
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", ["release", "training", "example"])
 def test_a_regulators_ten_questions_are_answered_or_somebody_is_named(
     certificates: dict[str, Json], name: str
@@ -422,6 +423,7 @@ def quoted_by(certificate: Json) -> set[str]:
     return texts | {"by contract", "a row is +1 or -1"}
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("spoken", ["de", "fr"])
 def test_checks_reasons_and_counts_of_a_certificate_are_said_in_each_language(

@@ -83,6 +83,7 @@ def test_prefix_sums_of_several_passes() -> None:
     assert run.strategy == "tree"
 
 
+@pytest.mark.quality
 def test_noise_for_meets_its_target_and_a_little_less_does_not() -> None:
     settings = {"n": 10_000, "batch": 100, "epochs": 2}
     sigma = dp.noise_for(epsilon=1, delta="1e-5", **settings)
@@ -410,6 +411,7 @@ def test_what_no_sigma_has_is_refused_with_a_way_out_that_works(
     assert dp.noise_for(**{**passes, "sampling": "cyclic", **larger}) > 0
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("sampling", ["poisson", "fixed"])
 def test_noise_whose_losses_have_no_squares_in_floats_is_answered(sampling: str) -> None:
     """It was Python's ValueError, of the logarithm of 0."""

@@ -83,6 +83,7 @@ def test_a_regression_of_exact_sums_is_that_of_the_rows() -> None:
     assert rows["(intercept)"] == pytest.approx(start, rel=0.01)
 
 
+@pytest.mark.quality
 def test_how_far_behind_a_choice_may_be_holds_19_times_in_20() -> None:
     """By the exact law, on evenly spread rows; an eighth of the bound fails."""
     item = Quantiles(name="q", column="x", at=("1/4",))

@@ -128,6 +128,7 @@ def test_every_query_has_its_limits_tried() -> None:
     assert set(SIZED) | UNSIZED == set(QUERIES) | {Program.query}
 
 
+@pytest.mark.first_case
 @pytest.mark.long_cases(
     "sum, bounds.share",
     "mean, bounds.share",
@@ -247,6 +248,7 @@ def test_noise_that_no_sampler_draws_is_refused_by_the_plan() -> None:
     assert replace(asked, budget=PureDP(1)).plan()
 
 
+@pytest.mark.quality
 def test_tables_are_asked_of_the_engine_once_and_told_apart_by_units_rows_and_numbers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -77,6 +77,7 @@ def test_without_the_move_of_rounding_margins_fail(monkeypatch: pytest.MonkeyPat
     assert low >= {"regions", "cells"}
 
 
+@pytest.mark.quality
 def test_without_the_noise_of_least_squares_margins_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     """Margins that are simulated from half of the noise."""
     real = Family.halves
@@ -344,6 +345,7 @@ def rows_of(schema: Schema, *items: Any, post: tuple[Step, ...] = ()) -> dict[st
     return json.loads(table[Path("p/r.json")])
 
 
+@pytest.mark.quality
 def test_a_margin_of_cut_rows_and_clamped_values_says_so() -> None:
     whole = rows_of(VISITS, Sum(name="s", column="cost"), Count(name="n", per_group=1))
     by = {row["item"]: row for row in whole["values"]}
@@ -486,6 +488,7 @@ def test_no_weights_make_the_largest_error_of_consistent_counts_smaller(name: st
         assert best <= largest_variance(items, list(other)) * 1.01
 
 
+@pytest.mark.quality
 def test_weights_for_the_margins_that_are_asked_give_smaller_errors() -> None:
     """Four nested counts of 120 cells: 12% in each number, at the same budget."""
     columns = {n: Category(tuple(map(str, range(k)))) for n, k in (("a", 2), ("b", 6), ("c", 10))}

@@ -63,6 +63,7 @@ def test_the_least_budget_meets_every_target_and_a_smaller_one_does_not(budget: 
     assert worst_of(less) > 1
 
 
+@pytest.mark.quality
 def test_weights_follow_from_targets() -> None:
     """Half the target of an item asks for four times its share of rho; both are just met."""
     made = weighted(release_of(PLAN | {"budget": {"rho": 1}}))
@@ -83,6 +84,7 @@ def test_a_budget_that_misses_a_target_says_the_least_that_meets_all() -> None:
     assert release_of(table | {"budget": {"epsilon": found[1]}}).plan()
 
 
+@pytest.mark.quality
 def test_targets_of_some_items_alone_keep_the_weights() -> None:
     items = [PLAN["items"][0], {"name": "mean", "query": "mean", "column": "age", "weight": 3}]
     made = release_of(PLAN | {"items": items, "budget": {"rho": "least"}})
@@ -90,6 +92,7 @@ def test_targets_of_some_items_alone_keep_the_weights() -> None:
     assert worst_of(made.plan()) <= 1
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "item",
     [

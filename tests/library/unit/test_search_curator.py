@@ -161,6 +161,7 @@ def test_what_was_released_gives_the_output_again(node: dp.Node) -> None:
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("node", [SEARCH, POISSON, BATCHED])
 def test_a_right_search_is_not_flagged(node: dp.Node) -> None:

@@ -116,6 +116,7 @@ def test_the_datas_columns_decide_whether_a_program_is_broken(columns: int) -> N
     assert str(certified.verdict) == ("certified_under_assumptions" if columns == 1 else "alarm")
 
 
+@pytest.mark.quality
 def test_without_the_second_examination_the_right_program_gets_an_alarm() -> None:
     order = _order(Shares(), dp.central("add_remove"), lambda: _numbers(1))
     unchanged = mock.patch.object(

@@ -132,6 +132,7 @@ class Releases:
         return curator.release("value", self.query)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove", "zero_out"])
 def test_a_statistic_that_moves_further_than_stated_is_found(adjacency: str) -> None:

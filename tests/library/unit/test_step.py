@@ -44,7 +44,7 @@ def needs_library(planted: Planted) -> None:
         pytest.skip(f"{needed} is not installed")
 
 
-@pytest.mark.first_case("name", by=lambda name: BUGS[name].kinds)
+@pytest.mark.first_case("name", by=lambda name: BUGS[name].kinds[0])
 @pytest.mark.long_cases(
     "NumPy: no clipping",
     "NumPy: clip of the mean",
@@ -77,6 +77,7 @@ def test_a_planted_bug_is_named_with_its_line_and_its_right_twin_is_not(
     assert found.verdict is dp.Verdict.ALARM
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_steps_of_noise_that_moves_and_of_batches_that_are_cut_are_left_alone(
     name: str, tmp_path: Path
@@ -86,6 +87,7 @@ def test_right_steps_of_noise_that_moves_and_of_batches_that_are_cut_are_left_al
     assert not audited(right, RIGHT[name]).faults
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", ["dropout", "dropout, of a generator of its own"])
 def test_noise_that_is_taken_for_the_same_calls_right_steps_wrong(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -96,6 +98,7 @@ def test_noise_that_is_taken_for_the_same_calls_right_steps_wrong(
     assert audited(right, RIGHT[name]).faults
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "name",
     [
@@ -356,6 +359,7 @@ class OfOneSeed(Cached):
         self.noise = np.random.default_rng(4).normal(0, NOISE, 5)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("make", "kind"),
     [(Decays, "later_noise"), (Cached, "repeated_noise"), (OfOneSeed, "fixed_noise")],

@@ -141,6 +141,7 @@ def two_of_each(most: int, frame: Any) -> dict[int, list[int]]:
     return found
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("most", [1000, 2**21])
 def test_the_type_of_a_unit_does_not_decide_which_of_its_rows_are_kept(most: int) -> None:
     """Units of few bits are sorted with their codes, others beside them."""
@@ -163,6 +164,7 @@ def test_totals_by_key_are_the_same_for_units_of_either_type(kind: str) -> None:
     assert len(table.rows(["key"])) == 4
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("far", [2**40, -(2**63), 2**63 - 1])
 def test_a_unit_far_from_all_others_changes_none_of_their_rows(far: int) -> None:
     """Units beyond 32 bits leave no room beside a code; ties of 12 bits of a hash are a dozen here.
@@ -186,6 +188,7 @@ def test_rows_that_are_the_same_are_counted_as_many_as_they_are() -> None:
     assert Table(schema, frame).opened("k").totals([limited]) == [[(1,), (14,), (3,)]]
 
 
+@pytest.mark.quality
 def test_files_that_are_read_in_parts_give_the_same_sums(
     tmp_path: Path, known: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

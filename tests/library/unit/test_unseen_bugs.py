@@ -45,7 +45,7 @@ def test_no_right_twin_is_flagged(kind: type[Any], adjacency: str, bug: str) -> 
     assert verdict(kind, adjacency, bug) == CERTIFIED
 
 
-@pytest.mark.first_case("kind")
+@pytest.mark.first_case
 @pytest.mark.parametrize(("kind", "adjacency", "bug"), cases(twins=False))
 def test_no_bug_is_certified(kind: type[Any], adjacency: str, bug: str) -> None:
     assert verdict(kind, adjacency, bug) != CERTIFIED
