@@ -379,6 +379,19 @@ BUGS: dict[str, Planted] = {
         "self.center, self.width = self.features.mean(0), self.features.std(0)",
         ("outside_the_batch",),
     ),
+    "NumPy: batches less the mean of all records": Planted(
+        NUMPY, "        self.features, self.labels = records.features, records.labels\n",
+        "        self.features, self.labels = records.features, records.labels\n"
+        "        self.features = self.features - self.features.mean(axis=0)\n",
+        ("outside_the_batch",), "self.features.mean(axis=0)",
+    ),
+    "NumPy: large values become the mean of the others": Planted(
+        NUMPY, "        self.features, self.labels = records.features, records.labels\n",
+        "        self.features, self.labels = records.features, records.labels\n"
+        "        large = self.features > np.quantile(self.features, 0.9)\n"
+        "        self.features = np.where(large, self.features[~large].mean(), self.features)\n",
+        ("outside_the_batch",),
+    ),
     "NumPy: a step length from the loss on all records": Planted(
         NUMPY, "        update = (total + noise) / BATCH\n",
         "        update = getattr(self, 'rate', 1.0) * (total + noise) / BATCH\n"
@@ -563,6 +576,20 @@ RIGHT: dict[str, Planted] = {
     "large records left out": Planted(
         NUMPY, _NOISY,
         "        gradients = gradients[np.linalg.norm(gradients, axis=1) < 50]\n" + _STANDARD, (),
+    ),
+    "batches under noise of their own": Planted(
+        NUMPY, "yield self.features[chosen],",
+        "yield self.features[chosen] + self.rng.normal(0, 0.1, self.features[chosen].shape),", (),
+    ),
+    "batches in the order of a column": Planted(
+        NUMPY, "            yield", "            chosen = np.flatnonzero(chosen)\n"
+        "            chosen = chosen[np.argsort(self.features[chosen, 0])]\n            yield", (),
+    ),
+    "batches less a noisy mean": Planted(
+        NUMPY, "        self.rng = rng\n", "        self.rng = rng\n"
+        "        total = np.clip(self.features, -4, 4).sum(axis=0)\n"
+        "        self.features = self.features - (total + rng.normal(0, 50, total.size)) / 200\n",
+        (),
     ),
 }  # fmt: skip
 

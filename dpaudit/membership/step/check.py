@@ -18,7 +18,7 @@ from scipy.stats import chi2, t
 from dpaudit.errors import InvalidParameter
 from dpaudit.membership import clock
 from dpaudit.membership.data import Data, FloatArray
-from dpaudit.membership.step.drawn import Drawn, drawn, faults
+from dpaudit.membership.step.drawn import Drawn, contents, drawn, faults
 from dpaudit.membership.step.lines import Line, named, traced
 from dpaudit.membership.step.noise import MOVED, Noise
 from dpaudit.membership.step.places import (
@@ -64,6 +64,7 @@ _NOTHING = 1e-200  # squared length of noise that is none, whose logarithm is as
 _SAME = 1e-3  # of an update: noise of two seeds differs by more
 _LOADED = 200  # batches that a loader is asked for
 _LOADING = 0.2  # seconds of asking it
+_BY_CHANCE = 10  # rows that a loader gives for the first time, however its batches are drawn
 
 
 @dataclass
@@ -685,35 +686,54 @@ class Check:
 
     def _outside(self) -> None:
         """A record of the data that is in no batch must move nothing, in later steps neither."""
-        if not self.paired:
-            return
-        last = len(self.data) - 1
-        huge = list(self._probes())[-1]
-        features = self.data.features.copy()
-        features[last] = huge.features[0]
-        labels = self.data.labels
-        if labels is not None and huge.labels is not None:
-            labels = labels.copy()
-            labels[last] = huge.labels[0]
-        changed = Data(features, labels)
-        try:
-            moved = self.observed([self.usual] * _STEPS, 1, changed)
-        except Exception:  # noqa: BLE001 (of the program)
-            return
-        usual = self.observed([self.usual] * _STEPS, 1)
-        if moved.shape == usual.shape and np.abs(moved - usual).max() <= (
-            MOVED * float(self.crowded.deviation.max(initial=0.0))
-        ):
+        mover = "a step" if self.paired and self._moves_unread() else ""
+        mover = mover or ("a row of loader()" if self._prepared() else "")
+        if not mover:
             return
         self.seen.append(np.inf)
         self.add(
             "outside_the_batch",
-            "a step moves with a record that is not in its batch: all records are read before, "
+            f"{mover} moves with a record that is not in its batch: all records are read before, "
             "as for a mean, a vocabulary or weights of classes",
             named(self.places.made(), *READS[:1])
             or named(self.places.ran([self.usual]), KEPT, *READS[:1])
             or named(self.places.made(), *READS),
         )
+
+    def _changed(self, count: int) -> Data:
+        """The data, whose last ``count`` records are one that is far outside."""
+        huge = list(self._probes())[-1]
+        features, labels = self.data.features.copy(), self.data.labels
+        features[-count:] = huge.features[0]
+        if labels is not None and huge.labels is not None:
+            labels = labels.copy()
+            labels[-count:] = huge.labels[0]
+        return Data(features, labels)
+
+    def _moves_unread(self) -> bool:
+        """Whether steps on a batch move with a record that is in none."""
+        try:
+            moved = self.observed([self.usual] * _STEPS, 1, self._changed(1))
+        except Exception:  # noqa: BLE001 (of the program)
+            return False
+        usual = self.observed([self.usual] * _STEPS, 1)
+        size = MOVED * float(self.crowded.deviation.max(initial=0.0))
+        return not (moved.shape == usual.shape and np.abs(moved - usual).max() <= size)
+
+    def _prepared(self) -> bool:
+        """Whether other records change the rows of a loader's batches, beyond those of new draws.
+
+        A quarter of the records become one and the same, which is one new row of a right loader.
+        """
+        changed = self._changed(len(self.data) // 4)
+        try:
+            rows, again, moved = (
+                contents(self._loaded(seed, data))
+                for seed, data in ((1, None), (2, None), (1, changed))
+            )
+        except Exception:  # noqa: BLE001 (of the program)
+            return False
+        return len(moved - rows - again) > _BY_CHANCE + 3 * len(again - rows)
 
     def _evaluated(self) -> None:
         """In evaluation mode a step must refuse, or keep the same bound."""
@@ -756,10 +776,9 @@ class Check:
         if batches_of(self.runner.fresh(1)) is None:
             self.notes.append("how batches are drawn: the training has no loader()")
             return
-        self.runner.remade = True
 
         def lot(seed: int) -> Drawn:
-            return drawn(islice(self._loaded(seed), _LOADED), self.data)
+            return drawn(self._loaded(seed), self.data)
 
         lots = first_failure(lambda: lot(1), "loader()")
         fault_texts = faults(lots, rate, self.error)
@@ -775,13 +794,13 @@ class Check:
             words = "; ".join(fault_texts)
             self.add("sampling", words, named(lines, *BATCHES))
 
-    def _loaded(self, seed: int) -> Iterator[Any]:
+    def _loaded(self, seed: int, records: Data | None = None) -> Iterator[Any]:
         """Batches of one epoch after the other, until time is over."""
-        training = self.runner.fresh(seed)
+        training = replace(self.runner, remade=True).fresh(seed, records)
         started, given = clock.seconds(), 0
         while given < _LOADED and (given < 40 or clock.seconds() - started < _LOADING):
             before = given
-            for batch in batches_of(training) or ():
+            for batch in islice(batches_of(training) or (), _LOADED - given):
                 given += 1
                 yield batch
             if given == before:

@@ -15,7 +15,7 @@ from scipy.stats import binom, binomtest, chi2
 
 from dpaudit.errors import InvalidParameter
 from dpaudit.membership.data import Array, Data
-from dpaudit.membership.step.runs import rows_of
+from dpaudit.membership.step.runs import leaves, rows_of
 
 MOST = 400  # batches that are looked at
 
@@ -56,6 +56,20 @@ def drawn(batches: Iterable[Any], data: Data) -> Drawn:
     if not sizes:
         raise InvalidParameter("loader(): it gives no batch")
     return Drawn(len(data), tuple(sizes), None if rows is None else tuple(rows))
+
+
+def contents(batches: Iterable[Any]) -> set[bytes]:
+    """The rows of all batches: features, labels and weights, in single precision.
+
+    Rows may have been multiplied by a matrix, whose rounding depends on the batch.
+    """
+    rows: set[bytes] = set()
+    for batch in batches:
+        given = (batch.features, batch.labels) if hasattr(batch, "features") else batch
+        parts = [np.asarray(part) for _, part in leaves(given)]
+        rounded = [part.astype(np.float32) if part.dtype.kind == "f" else part for part in parts]
+        rows.update(map(b"".join, zip(*map(_keys, rounded), strict=True)))
+    return rows
 
 
 def faults(lots: Drawn, rate: float | None, error: float) -> list[str]:
