@@ -12,8 +12,10 @@ from __future__ import annotations
 import os
 from fnmatch import fnmatch
 from functools import cache, partial
+from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from dpaudit.audit.examine import examination, steep
 from dpaudit.audit.examine.meter import LIMIT, Meter
@@ -29,16 +31,29 @@ FILES = tuple(
         "individual_family",
     )
 )  # fmt: skip
+EXAMPLES = 4  # a property draws one of so many of its examples: bugs are found by the first few
+FEWEST = 8  # examples that a property draws at least, if it has so many
 ALL = "DPAUDIT_WHOLE_WORK"  # environment variable: "1" runs these tests with all of the work
 
 WALKED, SEARCHED = examination.WORK, examination.WORK_OF_A_SEARCH  # numbers read, of a user's
 
 
-def works_less(item: pytest.Item) -> bool:
+def examines_less(item: pytest.Item) -> bool:
     """Whether a test's examinations do a share of their work in ``make test``."""
-    if any(map(item.get_closest_marker, ("whole_work", "quality"))):
-        return False
-    return _in_files(item.path.name)
+    return not _whole(item) and _in_files(item.path.name)
+
+
+def draws_fewer(item: pytest.Item) -> bool:
+    """Whether a test draws fewer of Hypothesis's examples in ``make test``."""
+    return not _whole(item) and _has_examples(item)
+
+
+def _whole(item: pytest.Item) -> bool:
+    return any(map(item.get_closest_marker, ("whole_work", "quality")))
+
+
+def _has_examples(item: pytest.Item) -> bool:
+    return bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
 
 
 @cache
@@ -48,12 +63,21 @@ def _in_files(name: str) -> bool:
 
 def share_of(item: pytest.Item) -> float:
     """The share of an examination's work that a test's examinations do."""
-    return SHARE if works_less(item) and os.environ.get(ALL) != "1" else 1.0
+    return SHARE if examines_less(item) and os.environ.get(ALL) != "1" else 1.0
 
 
-def chosen(items: list[pytest.Item]) -> list[pytest.Item]:
-    """The tests to run: where all work is asked for, those that do less otherwise."""
-    return [item for item in items if os.environ.get(ALL) != "1" or works_less(item)]
+def chosen(items: list[Any]) -> list[Any]:
+    """The tests to run, with a number of examples; where all work is asked for, those that do less
+    otherwise."""
+    if os.environ.get(ALL) == "1":
+        return [item for item in items if examines_less(item) or draws_fewer(item)]
+    fewer = {item.obj: True for item in items if draws_fewer(item)}
+    fewer |= {item.obj: False for item in items if _has_examples(item) and not draws_fewer(item)}
+    for test in (test for test, less in fewer.items() if less):
+        given = test._hypothesis_internal_use_settings
+        most = max(given.max_examples // EXAMPLES, min(FEWEST, given.max_examples))
+        test._hypothesis_internal_use_settings = settings(given, max_examples=most)
+    return items
 
 
 def set_share(share: float) -> None:

@@ -188,6 +188,7 @@ def quadratic_excess(program: KLSpider, seed: int, trials: int) -> np.ndarray:
     return np.asarray(np.square(found.output).sum(axis=-1) / 2)
 
 
+@pytest.mark.quality
 def test_the_printed_loop_breaks_its_own_bound_and_the_repaired_one_keeps_it() -> None:
     """Phi_K on F = ||w||^2 / 2, n = 10^6: 20 of 20 printed runs above it, 0 of 20 repaired.
 
@@ -272,6 +273,7 @@ def in_many_digits(mean: float) -> float:
         return float(mpmath.quad(density, ends))
 
 
+@pytest.mark.quality
 def test_the_witness_against_the_output_alone() -> None:
     """Theorem 1 under replace_one: P(output = w0 + step) on linear losses.
 

@@ -105,6 +105,7 @@ CALIBRATED = [
 ]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("row", CALIBRATED)
 def test_calibrated_phases_keep_their_claim(row: Any) -> None:
     """Weighted inclusion moves by 16 or 24 tau / C; random inclusion by a binomial's worth."""
@@ -272,6 +273,7 @@ def test_calibrated_full_batches(n: int, rounds: int, literal: str, core: str) -
 # --- baselines -----------------------------------------------------------------------------------
 
 
+@pytest.mark.quality
 def test_group_privacy_of_phased_sgd() -> None:
     """Item-level noise seen by users of m items: mu grows by m; phases are parallel."""
     m = sympy.Symbol("m", positive=True, integer=True)

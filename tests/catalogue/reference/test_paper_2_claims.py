@@ -54,6 +54,7 @@ TABLE = [
 ]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("claim", "row"), TABLE)
 def test_theorem_3_3_holds_with_room(claim: str, row: str) -> None:
     """(eps, delta) is proved; the exact epsilon is about .57 of it; less than that is refuted."""
@@ -136,6 +137,7 @@ def test_diameter_stability(claimed: str, delta: str, kappa: int, noise: str) ->
 # --- composition ---------------------------------------------------------------------------------
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize(
     ("rounds", "kappa", "noise", "composed"),
     [(10, 346, "3.315e5", .505), slow(20, 718, "1.4018e6", .412), slow(24, 870, "2.0481e6", .378)],

@@ -170,6 +170,7 @@ def test_the_other_two_meet_it_at_every_t(reading: str) -> None:
     assert outcome(GDP(share * TARGET), node, ZERO_OUT, ranges=ranges) == verdict
 
 
+@pytest.mark.quality
 def test_corollary_5_11_with_a_natural_logarithm() -> None:
     """needed/printed <= .85."""
     node = tree(2 * sympy.sqrt(2 * sympy.log(T) * CONSTANT) / eps)

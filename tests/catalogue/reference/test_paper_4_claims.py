@@ -73,6 +73,7 @@ def test_the_closed_form_of_diff2_gd() -> None:
     assert outcome(ZCDP(expected**2 / 2 - Fraction(1, 10**9)), node) == "refuted"
 
 
+@pytest.mark.quality
 def test_the_smallest_client_decides() -> None:
     """A run is as private as it is for the client of the fewest records."""
     clients = [diff2(s1 * n * P / 2, s2 * n * P / 2, N1, N2) for n in (n1, n2, n3)]

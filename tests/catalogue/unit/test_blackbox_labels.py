@@ -95,6 +95,7 @@ def sparse_vector(data: Any, threshold: float, query: float, limit: int) -> Law:
 SPARSE = {"svt_algorithm_1": (2.0, 4.0, 1), "svt_algorithm_1_three": (2.0, 12.0, 3)}
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", SPARSE)
 def test_sparse_vector(name: str) -> None:
     case = CASES[name]
@@ -155,6 +156,7 @@ MAXIMA: dict[str, Callable[[Any], Law]] = {
 }
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("name", MAXIMA)
 def test_noisy_max(name: str) -> None:
@@ -233,6 +235,7 @@ LOCAL: dict[str, Callable[[Any], Law]] = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", LOCAL)
 def test_local(name: str) -> None:
     case = CASES[name]

@@ -284,6 +284,7 @@ def by_quadrature(pair: Pair, epsilon: Fraction) -> Any:
     return total
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_with_branches_are_sums_of_integrals(name: str) -> None:

@@ -38,6 +38,7 @@ def test_what_is_found_is_counted_by_family(audited: list[str]) -> None:
     assert audited == [case.name for case in CASES]
 
 
+@pytest.mark.quality
 def test_a_killed_run_goes_on_where_it_stopped(audited: list[str], tmp_path: Path) -> None:
     """A line cut short is audited again; another seed, and changed sources, are another run."""
     kept = tmp_path / "new" / "detection.jsonl"

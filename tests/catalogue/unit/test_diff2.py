@@ -251,6 +251,7 @@ def test_iterates_that_blow_up_stop_the_run_without_a_word_on_the_data() -> None
 # --- the worst case ------------------------------------------------------------------------------
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("clients", [CLIENTS, (35, 20, 40)])
 def test_scores_on_the_worst_case_are_normal_with_the_accounted_mu(clients: Any) -> None:

@@ -195,6 +195,7 @@ class Unrelated(CorrelatedGaussianKernel):
         return np.asarray(released)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("kind", [OneLevelShort, Unrelated])
 def test_wrong_noise_of_a_tree(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ MECHANISMS = (
 )  # fmt: skip
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: m.name)
 def test_claims_hold_for_records_of_another_shape(mechanism: Mechanism) -> None:
     assert mechanism.for_shape is not None
@@ -45,6 +46,7 @@ def test_claims_hold_for_records_of_another_shape(mechanism: Mechanism) -> None:
             mechanism.for_shape(count, row)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "mechanism",
     [

@@ -149,6 +149,7 @@ def _compared(
         assert claim.check(after.declaration, after.scope).outcome is Outcome.PROVED
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("mechanism", "shape"), WHOLE)
 def test_the_defaults_are_the_shipped_program(mechanism: Mechanism, shape: tuple[int, ...]) -> None:
     made = made_for(mechanism, shape)
@@ -156,6 +157,7 @@ def test_the_defaults_are_the_shipped_program(mechanism: Mechanism, shape: tuple
     assert [claim.by for claim in made.claims] == [claim.by for claim in mechanism.claims]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("mechanism", "shape"), WHOLE)
 def test_a_visible_number_of_rows_is_an_invariant(
     mechanism: Mechanism, shape: tuple[int, ...]

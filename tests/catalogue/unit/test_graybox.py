@@ -254,6 +254,7 @@ def test_sensitivities_on_the_pair_and_beyond(query: Stated, check: Any, adjacen
     assert not any("17.5" in detail for detail, _ in found.values())
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 def test_a_clipped_mean_withstands_every_hostile_record(adjacency: Adjacency, norm: Any) -> None:
@@ -341,6 +342,7 @@ def test_records_outside_the_audited_pair_may_decide_nothing_either() -> None:
     assert place == line(largest_seen, 'release("b"')
 
 
+@pytest.mark.quality
 def test_the_rate_of_false_alarms_of_an_inspection() -> None:
     """60 nulls at 5%: 3 expected at most; 13 or more have probability below 3e-5."""
     scope = Scope("replace_one", "record", "central", "transcript")  # type: ignore[arg-type]

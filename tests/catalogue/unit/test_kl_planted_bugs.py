@@ -69,6 +69,7 @@ def test_a_planted_bug_is_caught_by_all_that_must(name: str, table: list[str]) -
     check(result.certificate)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.long_cases("selection_twin")
 @pytest.mark.parametrize(

@@ -59,6 +59,7 @@ def test_another_program_is_seen_to_be_another(bug: str, right: Any) -> None:
     assert not same(right, traced(Descent(bug)))
 
 
+@pytest.mark.quality
 def test_another_output_is_another_program() -> None:
     assert not same(traced(Stepping()), traced(Stepping("private step")))
 
@@ -126,6 +127,7 @@ class HalfSummed(RidgeLogistic):
         return np.asarray(found * (half / len(items)))
 
 
+@pytest.mark.quality
 def test_half_of_a_sum_over_all_moves_a_minimiser_no_further() -> None:
     """Opposite rows, and rows that pull it apart, among equal others and others of no weight."""
     loss = HalfSummed(LOGISTIC.modulus, LOGISTIC.feature_norm, LOGISTIC.error)
@@ -285,6 +287,7 @@ def test_rows_within_the_radius_may_be_centred_where_a_record_is_replaced(name: 
     assert furthest_centred(*longer, 1.0) > 3
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("dimension", [2, 3, 4])
 def test_centred_gradients_of_users_move_no_further_than_twice_the_radius(dimension: int) -> None:
     """user_level_dp_gd: two rows, the others' mean and the point span four dimensions at most."""
@@ -401,6 +404,7 @@ def test_centred_scores_of_0_or_1_add_up_to_nothing() -> None:
         assert np.abs(asked.value(Records(values))).max() < 1e-12
 
 
+@pytest.mark.quality
 def test_rounding_far_below_the_noise_is_the_same_program() -> None:
     run = traced(Descent())
     other = [[[v + 1e-15 if v != 1.0 else v for v in one] for one in noted] for noted in run]

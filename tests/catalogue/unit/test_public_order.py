@@ -83,6 +83,7 @@ def test_parts_are_blocks_of_the_order_that_was_drawn_and_recorded() -> None:
     assert len(orders) == 5
 
 
+@pytest.mark.quality
 def test_every_row_is_as_likely_in_every_part() -> None:
     """1,500 orders: each row's count in part 1 is within 5 standard deviations (1e-5 in all)."""
     draws = 1_500

@@ -52,6 +52,7 @@ def test_the_rotation_is_that_of_the_matrix_and_is_taken_back(d: int) -> None:
     np.testing.assert_allclose(unrotated(wanted, signs), rows, atol=1e-12)
 
 
+@pytest.mark.quality
 def test_a_rounding_is_in_its_ball_has_the_vector_for_mean_and_is_rarely_drawn_again() -> None:
     """The bound on a first try holds for all of 40 directions; 6 standard errors: below 1e-6."""
     query, trials = totals(), 20_000

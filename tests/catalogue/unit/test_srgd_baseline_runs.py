@@ -296,6 +296,7 @@ QUERIES = {
 }
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("radius", [0.3, 1e3])
 @pytest.mark.parametrize(

@@ -170,6 +170,7 @@ def test_the_catalogue_is_the_inventory() -> None:
 PHASED = {"phased_sgd", "phased_erm", "phased_erm_in_batches"}
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", sorted(set(CATALOGUE) - PHASED))
 def test_on_real_data_it_beats_the_start(name: str) -> None:
     """One seeded run of all 16,150 rows; phased ones take seconds, and are left to certify."""

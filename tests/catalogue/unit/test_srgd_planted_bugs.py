@@ -255,6 +255,7 @@ def test_the_gray_box_names_what_is_wrong(name: str, check: str) -> None:
     assert check in {finding.check for finding in found.broken}
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", BENCH.twins)
 def test_the_gray_box_finds_nothing_in_the_twins(name: str) -> None:
     found = inspect_program(BENCH.mechanism(name), BENCH.suites[name], seed=4, trials=400)

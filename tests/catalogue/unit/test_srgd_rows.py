@@ -275,6 +275,7 @@ def test_a_stated_mean_covers_no_secret_batch() -> None:
         query.value(records, np.ones((1, 3), dtype=bool))
 
 
+@pytest.mark.quality
 def test_how_often_prefix_noise_is_longer_than_its_bound() -> None:
     """20,000 runs of 16 rounds in 3 dimensions at a tail of .05: false alarm 1e-6 either way.
 

@@ -51,6 +51,7 @@ def minimisers() -> list[Minimiser]:
     ]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("index", range(4))
 @pytest.mark.parametrize("rule", RULES)
 def test_a_certificate_is_above_the_enumerated_sensitivity(index: int, rule: str) -> None:

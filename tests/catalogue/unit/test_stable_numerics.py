@@ -123,6 +123,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("stability", ["path", "diameter"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_algorithm_1_needs_no_property_of_the_function(name: str, stability: str) -> None:

@@ -60,6 +60,7 @@ def test_slack_hides_a_root_of_two_from_the_claim_but_not_from_the_checks() -> N
     assert BENCH.caught_by(BENCH.attacked("root_two")) == ["conformance"]
 
 
+@pytest.mark.quality
 def test_too_small_a_kappa_is_refuted_by_what_passes() -> None:
     """B5 at (1, 1e-3), 40,000 a side: kappa is 8, not 18, and p(0) = .0045 tells all.
 

@@ -122,6 +122,7 @@ STAGES = (
 )
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("make", STAGES, ids=lambda make: make.__name__)
 def test_every_release_of_a_stage_has_the_ladders_own_unit(make: Any) -> None:

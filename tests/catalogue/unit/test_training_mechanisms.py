@@ -60,6 +60,7 @@ ERROR = 1e-4
 TRIALS = {mechanism.name: 400 for mechanism, _ in CASES} | {"user_sampled_sgd": 40}
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.long_cases("user_sampled_sgd", "adaptively_clipped_sgd")
 @pytest.mark.parametrize(("mechanism", "suite"), CASES, ids=IDS)

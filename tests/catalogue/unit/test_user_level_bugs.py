@@ -139,6 +139,7 @@ def test_a_twin_is_flagged_by_nothing(name: str, table: list[str]) -> None:
     assert result.verdict in UNCONTRADICTED
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", ["twin_mean", "twin_ramp", "twin_union", "twin_passes"])
 def test_the_gray_box_finds_nothing_in_a_twin(name: str) -> None:
     assert inspect_program(BENCH.mechanism(name), BENCH.suites[name], seed=SEED).broken == ()

@@ -151,6 +151,7 @@ def of_phases(count: int) -> tuple[Mechanism, Suite]:
     return mechanism, Suite(mechanism.name, attacked(program), pair, trials=8_000)
 
 
+@pytest.mark.quality
 def test_a_user_in_two_phases_is_refuted_by_the_attack() -> None:
     """Above the claim at the run's decision error, where a user in one phase is not."""
     _, once, found = judged(*of_phases(1))

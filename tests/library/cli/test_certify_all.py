@@ -66,6 +66,7 @@ def edit(path: Path, old: str, new: str) -> None:
 # --- what it makes -------------------------------------------------------------------------------
 
 
+@pytest.mark.quality
 def test_a_broken_file_is_a_failure_of_its_own(dpaudit: Invoke, small: Path) -> None:
     (small / "mechanisms" / "wrong.py").write_text("1 / 0\n")
     result = dpaudit(*ALL, "--json", code=2)

@@ -196,6 +196,7 @@ def test_one_target_that_fails_costs_no_other_its_certificate(
         assert "0.314" not in result.stdout + result.stderr
 
 
+@pytest.mark.quality
 def test_targets_that_fail_are_listed_at_the_end(dpaudit: Invoke, project: Path) -> None:
     named = ("no_such_name", "held", "neither", "--seed", "1", "--trials", "100")
     last = dpaudit("certify", *named, code=2).stdout.splitlines()[-2:]

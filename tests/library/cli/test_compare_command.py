@@ -305,6 +305,7 @@ def users(count: int, items: int = 2) -> Records:
     return Records(rows)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     ("paper", "method"),

@@ -98,6 +98,7 @@ def bench(tmp_path: Path, dpaudit: Invoke, monkeypatch: pytest.MonkeyPatch) -> B
     return Bench(tmp_path, dpaudit)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_certificate_is_opened_once_and_a_swap_changes_nothing(name: str, bench: Bench) -> None:
     """Replaced before it is opened, or at any moment after that: it is refused, or the old one."""
@@ -161,6 +162,7 @@ def test_a_page_s_certificate_before_is_opened_once(bench: Bench) -> None:
     assert [one.opened for one in (*watched, linked)] == [1, 1, 1, 0]
 
 
+@pytest.mark.quality
 def test_errata_and_indexes_open_each_certificate_once(bench: Bench) -> None:
     save(forged(bench.honest, issued_in(2001)), bench.folder / "before.json")
     watched = [Swap(bench.folder / f"{name}.json") for name in ("pure", "before")]

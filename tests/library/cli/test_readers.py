@@ -78,6 +78,7 @@ MATRIX = [(reader, kind) for reader in READERS for kind in FILES]
 MATRIX += [(reader, kind) for reader in ("training", "release") for kind in FRAMES]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("reader", "kind"), MATRIX)
 def test_every_reader_gives_the_same_numbers_of_every_format(
     reader: str, kind: str, tmp_path: Path

@@ -474,6 +474,7 @@ def refused(folder: Path, said: str, *more: str, code: int = 2) -> None:
     assert not list((folder / "out").glob("release.*"))
 
 
+@pytest.mark.quality
 def test_no_value_where_numbers_are_declared_is_refused(quick: Path) -> None:
     (quick / "plan.toml").write_text(PLAN.replace(', missing = "drop"', ""))
     for empty in ("nan", ""):

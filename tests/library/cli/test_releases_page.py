@@ -59,6 +59,7 @@ def commanded(wanted: set[str]) -> dict[str, str]:
     return said
 
 
+@pytest.mark.quality
 def test_the_commands_of_populations_and_next_years_plan_run(folder: Path) -> None:
     for line in blocks("releases.md", "sh")[0].splitlines():
         run = CliRunner().invoke(main, shlex.split(line)[1:])

@@ -115,6 +115,7 @@ def test_killed_at_random_moments_again_and_again(runs: Runs, jobs: int) -> None
     assert runs.stored("killed") == BATCHES
 
 
+@pytest.mark.quality
 def test_a_killed_worker_costs_nothing(runs: Runs) -> None:
     """SIGKILL to a worker: the run goes on by itself and ends as a calm one."""
     calm = runs.finish("calm", 1)

@@ -94,6 +94,7 @@ def test_a_file_is_a_target_from_outside_its_project(
     assert "noisy_mean" in json.dumps(document(result, 0))
 
 
+@pytest.mark.quality
 def test_an_unknown_name_is_one_line_and_a_usage_error(
     installation: Installation, scratch: Path
 ) -> None:

@@ -197,6 +197,7 @@ def largest_excess(moved, item: Item, single: bool, adjacency: Adjacency) -> dic
     return found
 
 
+@pytest.mark.first_case("item")
 @pytest.mark.parametrize(("item", "single", "adjacency"), cases(), ids=str)
 def test_no_unit_moves_a_part_further_than_planned(moved, item, single, adjacency):
     for label, worst in largest_excess(moved, item, single, adjacency).items():

@@ -88,6 +88,7 @@ def torn(content: bytes, rng: random.Random) -> bytes:
     return bytes(changed)
 
 
+@pytest.mark.first_case
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", FILES)
 def test_a_torn_file_is_read_or_refused_and_nothing_else(kind: str, tmp_path: Path) -> None:

@@ -187,6 +187,7 @@ def test_ten_epochs_against_simulation() -> None:
     assert below.lower - above.upper < 0.2
 
 
+@pytest.mark.quality
 def test_ten_epochs_of_a_hundred_slots() -> None:
     """Inside the interval [1.664, 1.740] that another accountant gives, and much narrower."""
     pair = Allocated(Fraction(1), Fraction(100))

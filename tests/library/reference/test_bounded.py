@@ -84,6 +84,7 @@ def test_a_smaller_move_tells_no_more(name: str) -> None:
     assert all(summed(density, 0.25, move) <= most + 2e-4 for move in (0.3, 0.7))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", NOISES)
 def test_noise_is_drawn_and_weighed_as_declared(name: str) -> None:
     """False-alarm rate 1e-6 a noise; the density is that of this file, the residual normal."""
@@ -144,6 +145,7 @@ def test_truncated_noise_has_the_same_profile_by_its_masses_and_by_delta() -> No
     assert at_one == pytest.approx(float(pair.delta(number(1)).mid()), abs=1e-12)
 
 
+@pytest.mark.quality
 def test_a_distribution_of_another_tool_is_accounted() -> None:
     theirs = pld.from_gaussian_mechanism(2.0, value_discretization_interval=1e-3)
     node = from_pld(theirs, "dp_accounting, Gaussian noise 2", 64)

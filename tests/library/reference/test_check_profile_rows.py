@@ -105,6 +105,7 @@ MIXED = [(F(1), F(1, 10)), (F(1, 2), F(1, 2)), (F(2), F(1, 50))]
 EPSILONS = [F(1, 10), F(1), F(2)]
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     ("mu", "rate", "epsilon"),
@@ -145,6 +146,7 @@ def test_the_checker_does_not_take_the_accountants_grid(monkeypatch: pytest.Monk
     assert [grid.step * 2 for grid in used] == [F(found.upper_witness["step"])]
 
 
+@pytest.mark.quality
 def test_many_losses_are_confirmed_with_room_for_the_checker_s_own_round_off() -> None:
     """1,000 Laplace(1) at 1e-3: the last place of either end must hold up to another round-off."""
     opened = Account(Repeat(Laplace("noise", 1), 1000), central("add_remove"))

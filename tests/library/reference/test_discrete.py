@@ -152,6 +152,7 @@ def response(epsilon: str, choices: int) -> Outcomes:
     ]
 
 
+@pytest.mark.first_case
 @every_response
 def test_randomized_response_by_enumeration(epsilon: str, choices: int) -> None:
     node = RandomizedResponse("a", Fraction(epsilon), choices)

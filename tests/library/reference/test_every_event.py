@@ -118,6 +118,7 @@ def test_an_event_costs_what_they_say_at_least_or_is_refused(
         assert other is None or mine >= other * (1 - slack) or math.isinf(mine)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("event", "slack"),
     [

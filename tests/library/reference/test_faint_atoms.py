@@ -83,6 +83,7 @@ def test_faint_laplace_noise_is_near_and_confirmed(scale: int, rounds: int) -> N
         assert confirm(pair, F(end), delta, {"pair": "0", **shown})
 
 
+@pytest.mark.quality
 def test_a_node_on_the_atom_itself_says_little_from_below(monkeypatch: pytest.MonkeyPatch) -> None:
     """Moved outward, the atom's masses lie below the node: the chord ends a node earlier."""
     pair: Pair = product([(LaplaceShift(F(1, 1000)), F(10_000))])

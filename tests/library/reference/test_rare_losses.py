@@ -247,6 +247,7 @@ def test_the_checker_does_not_take_a_witness_cap_for_granted() -> None:
         assert not confirm_upper(pair, F(found.upper), at, {**row, "caps": cap})
 
 
+@pytest.mark.quality
 def test_the_checker_needs_what_is_beyond(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = pair_of("1", "0.1")
     truth = smooth_interval.delta_smooth(((pair, 400),), F(2))

@@ -80,6 +80,7 @@ def test_a_thousand_responses_of_700_are_accounted_for() -> None:
     assert bound.upper - bound.lower < F(1, 10**4)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("epsilon", [30, 60, 90])
 def test_what_is_left_out_counts(monkeypatch: pytest.MonkeyPatch, epsilon: int) -> None:
     """A coarse cut is wide, and a bound; without what is left out it is none."""

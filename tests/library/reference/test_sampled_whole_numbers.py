@@ -108,6 +108,7 @@ def test_a_checker_confirms_both_ends_and_none_that_is_better(pair: Pair, delta:
     assert not confirm_lower(pair, found.lower * F(1001, 1000), delta, found.lower_witness)
 
 
+@pytest.mark.quality
 def test_a_checker_trusts_no_cap(monkeypatch: pytest.MonkeyPatch) -> None:
     """What lies beyond is added; a witness that cuts off what counts confirms nothing."""
     pair, delta = CASES[0]

@@ -50,6 +50,7 @@ def test_poisson_gaussian_curves_are_the_same(rate: str, z: str) -> None:
         assert ours(alpha) == pytest.approx(value, rel=1e-9, abs=1e-13)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     ("share", "z"),
@@ -99,6 +100,7 @@ def test_poisson_dp_sgd() -> None:
     assert epsilon(node, ADD_REMOVE, Fraction(1, 10**20)) == pytest.approx(14.333, abs=1e-3)
 
 
+@pytest.mark.quality
 def test_batches_at_the_true_sensitivity() -> None:
     """n = 60,000, batch 600, noise of the clipping norm: half the sensitivity of replacing."""
     leaf = Gaussian("g", Fraction(1, 2))
@@ -161,6 +163,7 @@ BOTH = [
 ]
 
 
+@pytest.mark.first_case
 @pytest.mark.long_cases("3-delta1", "4-delta1")
 @pytest.mark.parametrize(
     "delta", [pytest.param(Fraction(1, 100), marks=pytest.mark.quality), DELTA]

@@ -208,6 +208,7 @@ def test_above_threshold_on_all_neighbours(node: AboveThreshold) -> None:
             guarantee.holds(q, p)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("node", THRESHOLDS, ids=repr)
 def test_many_noes_nearly_reach_the_loss(node: AboveThreshold) -> None:

@@ -185,6 +185,7 @@ def assert_same_rows(files: list[Path]) -> None:
     assert rows == [json.loads(json.dumps(compared(verify_file(file)))) for file in files]
 
 
+@pytest.mark.quality
 def test_reports_have_the_same_rows_without_numpy_and_processes() -> None:
     assert_same_rows(REPORTS)
 

@@ -19,6 +19,7 @@ def test_every_probe_says_in_a_line_what_it_tries() -> None:
     assert len(set(titles)) == len(titles) > 30
 
 
+@pytest.mark.quality
 def test_a_refund_is_refused_by_the_ledger_of_this_tree() -> None:
     said = attempts.answered(attempts.HERE / "02_ledger_refund.py", attempts.ROOT)
     assert said.startswith("1 taken, then refused"), said

@@ -46,6 +46,7 @@ def crossing(uppers: Any) -> Any:
     return 1 - sum(alive)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("trials", [1, 2, 10, 25])
 @pytest.mark.parametrize("error", [0.3, 0.025, 1e-6])
 def test_the_error_is_met_exactly(trials: int, error: float) -> None:
@@ -88,6 +89,7 @@ def test_martingales_are_of_the_ranks_told() -> None:
     np.testing.assert_allclose(divergence, math.log(9 / ERROR) / 10, rtol=1e-9)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("trials", [3, 1_000, 10**6, 10**9])
 @pytest.mark.parametrize("error", [0.5, 0.025, 1e-12, 1e-100])
 def test_the_martingale_at_the_bound_in_fifty_digits(trials: int, error: float) -> None:

@@ -65,6 +65,7 @@ def test_no_allowed_pair_of_rates_makes_a_bet_favourable(name: str, expected: An
     assert np.all(smaller <= p * hit + (1 - p) * miss + 1e-15)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", REGIONS)
 @pytest.mark.parametrize("q", [1e-7, 1e-3, 0.2, 0.5, 0.97, 1 - 1e-6])
 def test_supporting_lines_support(name: str, q: float) -> None:

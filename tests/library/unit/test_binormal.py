@@ -16,6 +16,7 @@ from dpaudit.errors import InvalidParameter
 NEEDED = epsilon_needed(1e-5)
 
 
+@pytest.mark.quality
 def test_rates_of_normal_scores_are_learned_better_than_by_counting() -> None:
     """Mean squared error of log FPR at the event chosen, over 40 training sets of 1,000 a side."""
     from scipy.special import ndtr

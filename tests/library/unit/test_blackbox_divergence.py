@@ -61,6 +61,7 @@ def judged(mechanism: Any, found: Divergence, seed: int, size: int = TEST) -> Te
 # --- validity ------------------------------------------------------------------------------------
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     ("mechanism", "claim"),

@@ -128,6 +128,7 @@ def phase(data: float, rng: Generator, size: int) -> Any:
     return rng.normal(size=size) + 1j * rng.normal(4 * data, 1, size)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("mechanism", [answer, answer_or_none, phase])
 def test_outputs_that_are_not_real_numbers_are_reproduced(
     mechanism: Any, capsys: pytest.CaptureFixture[str]

@@ -87,6 +87,7 @@ def test_the_order_of_a_ranking_is_an_output() -> None:
     assert found.verdict is Verdict.REFUTED
 
 
+@pytest.mark.quality
 def test_a_hundred_columns() -> None:
     """mu = 2 over all columns together, 0.2 in each."""
 

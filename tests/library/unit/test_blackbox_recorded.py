@@ -225,6 +225,7 @@ def test_a_coin_of_records_is_no_noise_of_the_output() -> None:
 # --- what the bound rests on ----------------------------------------------------------------------
 
 
+@pytest.mark.quality
 def test_a_bound_without_the_jacobian_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """Laplace noise of scale 1 or 1.5: epsilon at 1e-5 is 4.80, by integrating by hand."""
     truth = math.log(1 / 3e-5) / 2 - math.log(1.5)
@@ -372,6 +373,7 @@ def test_a_fall_back_is_the_plain_audit_and_says_why() -> None:
     )
 
 
+@pytest.mark.quality
 def test_half_of_the_error_is_the_plain_audits() -> None:
     """A function that both refute keeps the reason that rests on less."""
     found = audit(lambda d, rng, size: d + rng.laplace(0, 0.5, size), PureDP(1))

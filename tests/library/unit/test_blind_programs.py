@@ -77,6 +77,7 @@ def nothing(*arguments: Any) -> None:
     """Instead of a stage."""
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     ("name", "stages", "then"),

@@ -118,6 +118,7 @@ def test_arguments_outside_their_domain_are_refused(bad: Any) -> None:
         account(SGD, SCOPE, width=0)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("node", [Gaussian("a", 1), SGD, Compose(Laplace("a", 1), PureDP(1))])
 def test_deltas_fall_and_epsilons_rise(node: Node) -> None:
     opened = account(node, SCOPE)

@@ -36,6 +36,7 @@ def samples(shift: float, trials: int, seed: int) -> tuple[Any, Any]:
 # --- scores ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda c: c.name)
 def test_scores_far_apart_refute_every_kind_of_claim(claim: Any) -> None:

@@ -24,6 +24,7 @@ def samples(mu: float, trials: int, seed: int, scale: float = 1.0) -> tuple[Any,
     return scale * rng.normal(mu, 1, trials), scale * rng.normal(0, 1, trials)
 
 
+@pytest.mark.quality
 @pytest.mark.long_cases("40.0")
 @pytest.mark.parametrize("scale", [1.0, 40.0])
 def test_means_show_what_no_threshold_can(scale: float) -> None:
@@ -45,6 +46,7 @@ def test_a_renyi_claim_is_tested_at_its_order() -> None:
     assert "density ratio" in found.counted
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("claim", [PureDP(1), ApproxDP(1, 1e-5), GDP(1)], ids=lambda c: c.name)
 def test_other_claims_bound_no_mean(claim: Any) -> None:

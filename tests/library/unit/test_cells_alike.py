@@ -127,6 +127,7 @@ def test_parts_by_the_raw_spelling_would_count_a_unit_often(
     assert count(UNIT, data, Total("n", (ROWS,))) != [(1,)]
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("kind", SOURCES)
 def test_a_missing_unit_is_refused(kind: str, tmp_path: Path) -> None:

@@ -86,6 +86,7 @@ def test_one_step_lies_between_its_nodes(name: str) -> None:
     assert max(gaps) < 2e-3
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", ["normal", "subsampled", "rarely sampled", "often sampled"])
 def test_masses_in_floats_are_those_in_arb(name: str) -> None:
     """Every 97th cell, within the error that the cells state; that is below 1e-11."""
@@ -309,6 +310,7 @@ def test_opaque_pairs_dominate_what_has_their_divergences(pair: Pair, times: int
     assert not is_computed_below(product([(pair, F(2))]))
 
 
+@pytest.mark.quality
 def test_a_bound_at_points_is_that_of_the_best_order() -> None:
     """exp((a - 1)(a rho - e)) (1 - 1/a)^a / (a - 1) at the best of 1600 orders, to 1e-3."""
     nodes = value_nodes(Concentrated(RHO), Grid(STEP, 1e-20))

@@ -194,6 +194,7 @@ def test_a_spliced_profile_is_asked_on_the_side_that_is_meant() -> None:
     assert both.contains(below.delta(arb(1)))
 
 
+@pytest.mark.quality
 def test_what_the_rule_in_floats_leaves_open_integrals_confirm(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

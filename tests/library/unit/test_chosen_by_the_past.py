@@ -187,6 +187,7 @@ def test_no_bound_is_below_the_worst_choice(name: str, upper: Any) -> None:
         assert upper(NODES[name], epsilon) >= truth(NODES[name], epsilon) * (1 - 1e-9)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("upper", SIDES)
 def test_no_bound_of_samples_is_below_the_worst_choice(upper: Any) -> None:
     for epsilon in ("0.4", "1.9"):
@@ -194,6 +195,7 @@ def test_no_bound_of_samples_is_below_the_worst_choice(upper: Any) -> None:
         assert found >= truth(SAMPLED, epsilon) * (1 - 1e-9)
 
 
+@pytest.mark.quality
 def test_one_choice_that_follows_all_others_is_the_bound() -> None:
     """Where each profile has few corners the bound is the truth, and more than any fixed choice."""
     node = NODES["a partition chosen by a count"]
@@ -218,6 +220,7 @@ CROSSING = (
 )
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("upper", SIDES)
 @pytest.mark.parametrize("name", CROSSING)
 def test_choices_in_advance_would_be_below_the_truth(

@@ -268,6 +268,7 @@ def test_scores_are_those_of_the_largest_column(name: str) -> None:
         assert stats.kstest((scores - sign * mu**2 / 2) / mu, "norm").pvalue > 1e-4
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_residuals_are_fresh_in_every_round(name: str) -> None:
     """Kolmogorov-Smirnov at 1e-4; rounds are uncorrelated within 5 deviations."""

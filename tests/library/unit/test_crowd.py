@@ -60,6 +60,7 @@ def true_delta(pair: Any, epsilon: float) -> float:
     return found
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("pair", FEW, ids=lambda pair: type(pair).__name__)
 def test_windows_hold_the_true_delta(pair: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,6 +79,7 @@ def test_windows_hold_the_true_delta(pair: Any, monkeypatch: pytest.MonkeyPatch)
     assert crowd_at_least(pair, ends.lower, F(1, 10**6))
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("others", [10**8, pytest.param(2**40, marks=pytest.mark.quality), 2**50])
 @pytest.mark.parametrize("choices", [2, 3])

@@ -35,6 +35,7 @@ pd = pytest.importorskip("pandas")
 FORMATS = {"day": "%d.%m.%Y", "month": "%m/%Y", "quarter": "%Y-%d-%m", "year": "%d %m %Y"}
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("every", EVERY)
 @pytest.mark.parametrize("own", [False, True])
 def test_python_and_sql_read_the_same_dates(every: str, own: bool) -> None:

@@ -121,6 +121,7 @@ def test_discrete_laplace_divergences(scale: Fraction, move: int) -> None:
             assert close(divergence(pair, alpha), truth, 12)
 
 
+@pytest.mark.quality
 def test_zcdp_of_order_one_holds_at_every_order() -> None:
     """A grid of orders from 1 + 1e-4 to 1e4, many scales and moves: D_a <= a D_1, up to round-off.
 
@@ -150,6 +151,7 @@ def test_the_trade_off_of_discrete_laplace_noise_touches_its_curve(
     assert min(gaps) <= mpmath.mpf(10) ** -25
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("move", [MAX_KINKS, MAX_KINKS + 1, 300])
 def test_many_losses_are_drawn_from_above_and_from_below(move: int) -> None:

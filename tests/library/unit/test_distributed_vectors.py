@@ -81,6 +81,7 @@ def test_the_law_bends_no_more_than_is_said(name: str) -> None:
     assert bend.max() >= 0.98 / float(allowed) - 1e-9
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", NODES)
 def test_normal_noise_of_mu_is_at_least_as_telling_at_every_threshold(name: str) -> None:
     """One coordinate moved by s, s^2 at most the squares: tests noise >= k, of either law."""
@@ -266,6 +267,7 @@ def suite_of(node: Any, **options: Any) -> tuple[dp.Mechanism, dp.Suite]:
     return of, dp.Suite("total", of.program, pair, trials=2000, **options)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", AUDITED)
 def test_right_noise_is_not_flagged_and_its_scores_are_ratios(name: str) -> None:
     """False alarms: 1e-4; E exp(-score) is 1 under the first data set, to five standard errors."""

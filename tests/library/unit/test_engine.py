@@ -215,6 +215,7 @@ sys.stdout.buffer.write(b"".join(arrays["scores"].tobytes() for arrays in found.
 """
 
 
+@pytest.mark.quality
 def test_kill_minus_nine_and_resume(tmp_path: Path, checkout: Path) -> None:
     """A run killed in the middle and resumed gives the bytes of one that was never stopped."""
     script, log = tmp_path / "script.py", tmp_path / "log"

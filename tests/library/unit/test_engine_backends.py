@@ -149,6 +149,7 @@ def pids(log: Path) -> set[int]:
     return {int(line.split()[0]) for line in log.read_text().splitlines()}
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_the_same_from_one_or_two_workers(
     backend: str, jobs: int, expected: list[Any], tmp_path: Path
@@ -164,6 +165,7 @@ def test_the_same_from_one_or_two_workers(
     assert (os.getpid() in pids(tmp_path / "log")) == (jobs == 1), "workers are other processes"
 
 
+@pytest.mark.first_case
 def test_a_stored_half_is_not_run_again(backend: str, expected: list[Any], tmp_path: Path) -> None:
     store, half = AuditStore(tmp_path, "audit"), BATCHES[::2]
     run_batches(sampling(tmp_path / "before"), half, root_seed=SEED, store=store)
@@ -188,6 +190,7 @@ def test_a_worker_that_dies_costs_nothing(
     assert content(kept) == expected
 
 
+@pytest.mark.first_case
 def test_errors_of_a_task_come_through_as_themselves(backend: str, tmp_path: Path) -> None:
     inner = sampling(tmp_path / "log")
 
@@ -202,6 +205,7 @@ def test_errors_of_a_task_come_through_as_themselves(backend: str, tmp_path: Pat
     assert caught.value.__cause__ is None
 
 
+@pytest.mark.first_case
 def test_copies_are_refused_on_every_backend(backend: str) -> None:
     def copying(batch: Batch, rng: np.random.Generator) -> Arrays:
         return {"scores": np.random.default_rng(0).normal(size=batch.trials)}

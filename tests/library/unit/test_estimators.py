@@ -382,6 +382,7 @@ def test_bounds_hold_on_a_gaussian(mu: float) -> None:
     assert lens <= 35
 
 
+@pytest.mark.quality
 def test_lens_on_the_tight_audit() -> None:
     """mu = .57735, 20,000 trials a side, threshold 0, 200 seeds: close to the truth, below it.
 

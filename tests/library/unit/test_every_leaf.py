@@ -135,6 +135,7 @@ def test_a_field_that_is_not_named_is_found(monkeypatch: pytest.MonkeyPatch) -> 
     assert unnoticed(name, found[:2])
 
 
+@pytest.mark.quality
 def test_verify_names_the_fields(capsys: pytest.CaptureFixture[str]) -> None:
     row = verify_file(REPORTS / "kl_spider.json")
     shown = [(one["why"], tuple(one["fields"])) for one in row["unchecked"]]

@@ -387,6 +387,7 @@ class Trained:
         return weights
 
 
+@pytest.mark.quality
 def test_a_column_that_is_multiplied_by_zero_is_examined() -> None:
     assert not examine(mechanism("trained", Trained(), "replace_one"), seed=1, seconds=4).broken
 

@@ -130,6 +130,7 @@ CHANGED: dict[str, Callable[[Array], Any]] = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("columns", [1, 2, 5])
 @pytest.mark.parametrize("kind", CHANGED)
 def test_records_in_another_order_or_other_units_are_found(

@@ -174,6 +174,7 @@ class Anything:
         return None
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("adjacency", Adjacency)
 @pytest.mark.parametrize("shape", [(3, 1), (8, 3), (5, 2, 3)])

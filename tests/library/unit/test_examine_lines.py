@@ -73,6 +73,7 @@ class Rare(Branching):
         return found
 
 
+@pytest.mark.quality
 def test_a_release_that_no_run_asked_for_is_said_first(capsys: pytest.CaptureFixture[str]) -> None:
     certificates = [
         dp.certify(mechanism("lines", program), seed=1, trials=200).content

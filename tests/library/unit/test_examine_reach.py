@@ -73,6 +73,7 @@ def test_a_field_called_weights_says_nothing_of_the_number_of_records(adjacency:
     assert not right.broken
 
 
+@pytest.mark.quality
 def test_taken_for_weights_of_records_it_hides_the_bug(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shapes, "ClippedMean", WeightedSum)
     found = examine(mechanism("fit", Fit(centred=True)), seed=1)

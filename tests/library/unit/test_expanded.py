@@ -91,6 +91,7 @@ def test_without_the_sampling_error_margins_fail(monkeypatch: pytest.MonkeyPatch
     assert min(found["n"], found["income"]) > binom.isf(1e-7, 100, 0.05)
 
 
+@pytest.mark.quality
 def test_weights_multiply_values_and_what_is_published_says_so() -> None:
     table = {"region": ["a", "a", "b"], "income": [10, 30, 7], "w": [2, 3, 10], "change": [0] * 3}
     plan = plan_of(ApproxDP(50, "1e-6"))

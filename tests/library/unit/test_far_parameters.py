@@ -106,6 +106,7 @@ def test_the_checker_uses_no_order_above_the_declared_one() -> None:
         assert delta_by(pair, ball(F(4 * 10**10)).exp(), _bound) > ball(F(7, 10))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "node",
     [

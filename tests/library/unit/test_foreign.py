@@ -141,6 +141,7 @@ def test_a_call_without_an_answer_ends_the_audit(code: str, said: str) -> None:
     assert time.perf_counter() - started < 10
 
 
+@pytest.mark.quality
 def test_a_crash_is_repeated_with_the_same_seed_and_said(tmp_path: Path) -> None:
     mark = tmp_path / "crashed"
     once = f"\nif not os.path.exists({str(mark)!r}):\n    open({str(mark)!r}, 'w'); os.abort()\n"

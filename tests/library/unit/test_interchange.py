@@ -148,6 +148,7 @@ def test_replace_one_moves_a_sum_by_two_norms(event: Any, node: Node) -> None:
     assert from_dp_event(event, "replace_one") == stated_under(node, "replace_one")
 
 
+@pytest.mark.quality
 def test_an_event_is_accounted_for_under_no_adjacency_with_another_sensitivity() -> None:
     """The noise of one record's sum was taken for that of a replaced record's, half as much."""
     run = d.SelfComposedDpEvent(d.PoissonSampledDpEvent(0.01, d.GaussianDpEvent(1.0)), 100)

@@ -98,6 +98,7 @@ def largest_move(seed: int, limit: int) -> int:
     return found
 
 
+@pytest.mark.quality
 def test_a_unit_of_both_tables_moves_at_most_its_rows() -> None:
     assert largest_move(0, 3) == 3
     # Unbounded, the same units make more rows: the test would see a limit that is not kept.
@@ -157,6 +158,7 @@ def test_files_of_a_plan_are_joined(tmp_path: Path) -> None:
     assert "towns.csv" not in str(made.row())
 
 
+@pytest.mark.quality
 def test_large_tables_are_joined_part_by_part(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

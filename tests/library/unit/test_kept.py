@@ -171,6 +171,7 @@ def test_a_record_says_nothing_that_is_private(files: Files) -> None:
 # --- a run ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.quality
 def test_one_that_cannot_even_be_declared_is_a_failure_of_its_own(tmp_path: Path) -> None:
     lost = replace(OTHER, program=Undeclarable(Gaussian("a", 2)))
     orders = (Order(lost, None, "project", DIGESTS), order())
@@ -192,6 +193,7 @@ def test_a_traceback_can_be_asked_for(tmp_path: Path, monkeypatch: pytest.Monkey
         list(certify_each(run_of(Order(lost, None, "project", DIGESTS)), tmp_path, keep=True))
 
 
+@pytest.mark.quality
 def test_a_full_disk_stops_the_run(tmp_path: Path) -> None:
     (tmp_path / "case.json" / "in the way").mkdir(parents=True)
     with pytest.raises(OutputNotWritable):

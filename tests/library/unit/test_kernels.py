@@ -133,6 +133,7 @@ EXACT = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("program", EXACT.values(), ids=EXACT.keys())
 def test_the_likelihood_ratio_has_mean_one(program: Releases) -> None:
     """E_D1[p0/p1] = 1 within 5 standard errors: false-alarm rate 6e-7."""

@@ -106,6 +106,7 @@ def test_scores_are_the_ratio_of_the_last_iterates_densities(name: str) -> None:
     assert (np.sign(found.scores) == np.sign(exact)).mean() > 0.999
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", NODES)
 def test_a_right_run_is_not_flagged_and_its_bound_is_near(name: str) -> None:
     """False alarms 1e-4; the projected set is never left far, so that it shows as much."""

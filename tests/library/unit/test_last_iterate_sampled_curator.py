@@ -55,6 +55,7 @@ def test_runs_have_the_moments_of_their_coins(rate: Fraction) -> None:
     assert shown.var(axis=0) == pytest.approx(variance, rel=0.1)
 
 
+@pytest.mark.quality
 def test_scores_are_larger_with_the_record() -> None:
     """By five deviations of the difference of means."""
     pair = neighbours()

@@ -160,6 +160,7 @@ NEIGHBOURS = {
 }
 
 
+@pytest.mark.quality
 @pytest.mark.long_cases("add_remove")
 @pytest.mark.parametrize("scope", [ZERO_OUT, ADD_REMOVE], ids=lambda s: s.adjacency)
 def test_poisson_gaussian_bounds_stay_below_the_truth(scope: Scope) -> None:

@@ -273,6 +273,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.getfixturevalue("server"))
 
 
+@pytest.mark.first_case
 def test_who_reads_while_another_charges_sees_one_state(place: str) -> None:
     """The account and its entries are read as they were at one time: else they would not match."""
     ledger, tiny = open_ledger(place), (Fraction(1, 1000), Fraction(0))

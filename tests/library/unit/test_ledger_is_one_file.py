@@ -91,6 +91,7 @@ def test_a_charge_goes_where_the_file_goes(path: Path, handle, tmp_path: Path) -
         charge(other, "second")
 
 
+@pytest.mark.quality
 def test_with_a_log_of_its_own_the_charge_stays_behind(path: Path, tmp_path: Path) -> None:
     """The journal mode is what the test above rests on."""
     killed(path, "logged")
@@ -99,6 +100,7 @@ def test_with_a_log_of_its_own_the_charge_stays_behind(path: Path, tmp_path: Pat
     assert open_ledger(other).state("people").spent == (0, 0)
 
 
+@pytest.mark.quality
 def test_a_ledger_with_a_log_is_turned_into_one_file_when_it_is_opened(path: Path) -> None:
     killed(path, "logged")
     assert Path(f"{path}-wal").stat().st_size

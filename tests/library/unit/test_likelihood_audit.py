@@ -80,6 +80,7 @@ def test_pure_claims_are_sought_at_a_tiny_delta() -> None:
     assert 0.999 < found.bounds[0].shown <= 1
 
 
+@pytest.mark.quality
 def test_the_same_seed_gives_the_same_bounds() -> None:
     first, again, other = (audited(PROGRAMS["gaussian"][0], seed=seed) for seed in (1, 1, 2))
     assert first.bounds == again.bounds
@@ -217,6 +218,7 @@ def test_long_programs_have_fifty_runs_and_the_longest_none() -> None:
     assert runs == [1_000, 100, 50, 0]
 
 
+@pytest.mark.quality
 def test_a_program_that_runs_longer_than_an_examination_has_fifty_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -451,6 +453,7 @@ def test_stored_numbers_are_at_most_two_thousand(certificate: Any) -> None:
 # --- which method --------------------------------------------------------------------------------
 
 
+@pytest.mark.quality
 def test_likelihoods_alone_count_no_plain_run_and_say_so() -> None:
     found = dp.audit_mechanism(mechanism(), SUITE, seed=1, method="likelihood")
     predicate = found.content["predicate"]
@@ -472,6 +475,7 @@ def test_likelihoods_alone_refute_a_claim_that_is_too_small() -> None:
     check(found.content)
 
 
+@pytest.mark.quality
 def test_plain_runs_alone_have_no_likelihoods_and_say_so() -> None:
     found = dp.audit_mechanism(mechanism(), SUITE, seed=1, method="plain")
     predicate = found.content["predicate"]

@@ -420,6 +420,7 @@ def test_numbers_of_64_bits_reach_the_training_as_they_are() -> None:
     assert found.verdict is Verdict.REFUTED
 
 
+@pytest.mark.quality
 def test_a_bound_above_the_claim_that_refutes_nothing_is_said_with_what_would_decide() -> None:
     found = study(responding, models=24).run(claim=PureDP(0.55), attacks="loss", refute_at=1e-9)
     assert found.bound is not None
@@ -638,6 +639,7 @@ def test_parameters_that_nobody_shows_are_refused_after_the_first_model() -> Non
     Study(shown, numbered(20), 8, released="parameters").run(attacks="loss")
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("noisy", [False, True])
 def test_what_scores_hide_and_a_returned_model_shows_is_refuted_by_default(noisy: bool) -> None:

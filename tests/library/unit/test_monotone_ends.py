@@ -204,6 +204,7 @@ def test_a_checker_takes_fewer_reports_for_more() -> None:
     assert not confirm_upper(many, Fraction(1, 10**4), Fraction(1, 10**5), row)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("delta", ["1e-6", "3e-7", "1e-8", "1e-15"])
 def test_an_end_far_below_the_first_step_is_found(delta: str) -> None:

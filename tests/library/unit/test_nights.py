@@ -219,6 +219,7 @@ def test_a_session_draws_afresh_and_repeats_itself_by_its_seed(tmp_path: Path) -
 # --- evidence of one night ------------------------------------------------------------------------
 
 
+@pytest.mark.quality
 def test_the_evidence_of_a_wrong_function_grows_and_that_of_a_right_one_does_not() -> None:
     """Log e-values of three nights each; false-alarm rate of this test: 1e-3."""
 

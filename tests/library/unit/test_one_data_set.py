@@ -197,6 +197,7 @@ def test_a_forged_derivation_is_refused_by_that_rule_alone(
     assert rederive(predicate, node)
 
 
+@pytest.mark.quality
 def test_without_the_guard_ten_records_hide_like_a_million(no_sizes: None) -> None:
     """Ten shuffled answers of epsilon 1 lose 1 at delta 1e-5; a million lose next to nothing."""
     node = dp.CyclicBatches(dp.Parallel(crowd()), 20, 10)

@@ -79,6 +79,7 @@ def worst_law(correct: int, guesses: int, epsilon: float, slack: float) -> float
     return float(-found.fun)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("delta", [0.0, 1e-3, 0.02, 0.2])
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0])
 @pytest.mark.parametrize(("guesses", "canaries"), [(1, 2), (2, 2), (1, 3), (2, 3), (3, 3)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import dpaudit as dp
 from dpaudit.audit.examine import examine
@@ -35,6 +36,7 @@ def said(length: float) -> list[str]:
     return [text for text in evidence_caveats(found, (), "plain") if TOGETHER in text]
 
 
+@pytest.mark.quality
 def test_a_loss_that_cannot_reach_its_clip_says_what_it_reaches_at_most() -> None:
     (text,) = said(0.5)
     assert text.startswith("the program's own loss reached at most 50% of what its releases")

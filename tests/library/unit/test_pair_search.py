@@ -189,6 +189,7 @@ def test_a_program_for_one_number_of_records_is_attacked_on_no_other(program: An
     assert len(pair.first) == SIZE
 
 
+@pytest.mark.quality
 def test_a_group_differs_in_as_many_records() -> None:
     pair = found_in(HOUSEHOLDS)
     assert len(pair.first) - len(pair.second) == pair.size == 4
@@ -219,6 +220,7 @@ def test_a_pair_that_saturates_every_release_ends_the_search(
     assert len(runs) == 1
 
 
+@pytest.mark.quality
 def test_a_search_that_takes_too_long_leaves_the_best_so_far(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

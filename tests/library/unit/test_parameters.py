@@ -97,6 +97,7 @@ def test_a_mechanism_without_free_parameters_says_so() -> None:
         read_values("mean", None, ["mu=1"])
 
 
+@pytest.mark.quality
 def test_the_claim_is_made_of_the_values_and_the_certificate_states_them(tmp_path: Path) -> None:
     values = read_values("mean", HOOK, ["mu=0.25"])
     written = train(order(), ROWS, tmp_path / "m.npz", Options(trials=200), values=values)

@@ -61,6 +61,7 @@ def weights_hold(program: Written = ONCE, law: Proposal = LEANING) -> bool:
     return all(map(is_one, [np.exp(found.log_weights), *others]))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("program", [ONCE, SAMPLED], ids=["all records", "secret batches"])
 def test_right_weights_and_losses_pass(program: Written) -> None:
     assert weights_hold(program, Proposal(1.0, 0.6, 0.3) if program is SAMPLED else LEANING)
@@ -159,6 +160,7 @@ def test_batches_that_hold_the_record_more_often_than_weighted_are_noticed(
     assert not weights_hold(SAMPLED, Proposal(1.0, 0.6, 0.3))
 
 
+@pytest.mark.quality
 def test_batches_whose_other_data_set_has_other_chances_are_noticed(monkeypatch: Patch) -> None:
     right = Proposer._pick
 
@@ -292,6 +294,7 @@ def test_a_pair_that_does_not_differ_in_one_record_is_refused(name: str) -> None
         dp.Neighbours(first, second, Adjacency(adjacency), name)
 
 
+@pytest.mark.quality
 def test_a_search_whose_pair_differs_in_two_records_is_refused(monkeypatch: Patch) -> None:
     right = Loss.sets
 

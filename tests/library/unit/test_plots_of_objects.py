@@ -21,6 +21,7 @@ def ends(figure: Any, axes: int) -> Any:
     return np.column_stack([lines[0].get_xdata(), lines[0].get_ydata()])
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     "node",

@@ -126,6 +126,7 @@ def test_polls_are_answered_to_a_thousandth_and_confirmed(
     assert confirm_conversion(losses, F(delta), decimal_upper(value), changed) is None
 
 
+@pytest.mark.quality
 def test_several_polls_have_the_blanket_and_are_no_further_apart_than_it() -> None:
     pair = pair_of("1", 200)
     assert pair.clones == Clones(pair.epsilon, F(1), pair.rate, pair.others)

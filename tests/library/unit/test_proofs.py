@@ -365,6 +365,7 @@ def test_a_number_that_was_altered_in_the_file_is_refused(old: str, new: str) ->
         accepted(proof.text.replace(old, new), proof.claims)
 
 
+@pytest.mark.first_case
 @needs_coq
 @pytest.mark.parametrize(
     "added",

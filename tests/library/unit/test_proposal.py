@@ -142,6 +142,7 @@ def means(leaf: Any, first: Any, second: Any, shift: float, scale: float) -> lis
     return [np.exp(log_p - log_r), np.exp(log_q - log_r)]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", CASES)
 def test_weights_have_mean_one(name: str) -> None:
     weights, others = means(*CASES[name])
@@ -218,6 +219,7 @@ SAMPLED = {
 }  # fmt: skip
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("pair", [LOUD, PUSHED], ids=["loud", "pushed"])
 @pytest.mark.parametrize("name", SAMPLED)
 def test_losses_of_secret_batches_are_those_of_an_exact_replay(name: str, pair: Any) -> None:

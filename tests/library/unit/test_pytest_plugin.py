@@ -94,6 +94,7 @@ def test_an_audit_needs_a_part_of_the_error_and_a_claim(tmp_path: Path) -> None:
     assert "2 failed" in found.stdout
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     ("arguments", "said"),

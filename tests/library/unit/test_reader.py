@@ -130,6 +130,7 @@ def test_a_reader_reads_at_most_900_words_before_the_auditors_part(
     assert 150 < count(text) <= MOST_WORDS
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("spoken", LANGUAGES)
 def test_no_author_makes_the_first_part_longer(

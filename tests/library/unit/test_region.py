@@ -77,6 +77,7 @@ def test_approx_region_is_the_two_inequalities_rounded_up(epsilon: float, delta:
             assert found - true <= CONCAVITY_ROUNDING * true
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("mu", [0.0, 0.01, 0.5, 3.0, 12.0])
 def test_gaussian_region_is_the_gaussian_curve_rounded_up(mu: float) -> None:
     with mpmath.workdps(40):
@@ -114,6 +115,7 @@ def test_zcdp_region_holds_every_gaussian_event_of_its_rho() -> None:
         assert (zcdp_region(rho).largest(q) >= gaussian.largest(q) - 1e-12).all()
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("region", REGIONS, ids=lambda region: type(region).__name__)
 def test_edges_grow_are_concave_and_above_the_diagonal(region: Region) -> None:
     q = np.concatenate([np.geomspace(1e-12, 1e-3, 40), np.linspace(2e-3, 1, 400)])

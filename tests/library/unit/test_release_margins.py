@@ -237,6 +237,7 @@ def test_a_mean_divides_by_the_count_of_its_cells_and_gets_its_part_of_the_budge
         replace(made, items=(*made.items[:-1], replace(mean, counts="women")))
 
 
+@pytest.mark.quality
 def test_many_cells_are_made_consistent_in_seconds() -> None:
     """50,000 cells: a matrix of their normal equations would take 20 GB."""
     columns = {

@@ -162,6 +162,7 @@ def test_a_threshold_that_is_too_low_is_no_proof_of_the_budget(monkeypatch) -> N
 VALUES = {"count": (1000,), "towns": {"a": 10**6}, "median": tuple([0] * 50 + [9] + [0] * 50)}
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", ["count", "sum", "towns"])
 def test_what_is_drawn_for_publication_has_the_planned_spread(name: str) -> None:
     """400 draws within six standard errors of the plan's deviation: a false alarm in 10^8 or so;

@@ -125,6 +125,7 @@ def test_targets_that_cannot_be_met_are_refused(change: Any, said: str) -> None:
         release_of(PLAN | change).plan()
 
 
+@pytest.mark.quality
 def test_a_plan_in_a_file_has_a_budget_that_was_found(tmp_path) -> None:
     (tmp_path / "plan.toml").write_text(
         'title = "t"\nadjacency = "add_remove"\nbudget = { epsilon = "least", delta = 1e-6 }\n'
@@ -135,6 +136,7 @@ def test_a_plan_in_a_file_has_a_budget_that_was_found(tmp_path) -> None:
     assert 0.8 < float(found.parameters["epsilon"]) < 1.2
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("budget", [{"epsilon": 1, "delta": "1e-6"}, {"epsilon": 1}, {"rho": 1}])
 def test_errors_at_other_budgets_fall_and_meet_the_plans_own(budget: Any) -> None:

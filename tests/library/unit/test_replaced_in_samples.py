@@ -64,6 +64,7 @@ def test_the_upper_end_is_what_one_record_that_tells_its_coins_comes_to() -> Non
     assert not found.reached_doubted
 
 
+@pytest.mark.quality
 def test_a_group_tells_how_many_of_it_came() -> None:
     bound = dp.account(dp.Group(RUN, 3), REPLACE).epsilon("1e-4")
     upper = float(bound.upper)

@@ -210,6 +210,7 @@ def test_caveats_stand_on_the_page_and_in_the_index_without_a_run(example: Json)
         assert caveat in index
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("names", [[name] for name in EMPTIED] + [list(EMPTIED)])
 def test_missing_parts_are_left_out_or_said_to_be_missing(example: Json, names: list[str]) -> None:
     inner = example["predicate"]
@@ -305,6 +306,7 @@ def test_the_derivation_shows_every_step_even_if_its_premises_go_round(example: 
     assert "step 99 is missing" in text
 
 
+@pytest.mark.quality
 def test_a_deep_derivation_is_no_problem(example: Json) -> None:
     steps = example["predicate"]["derivation"]["steps"]
     renyi = {"measure": "rdp", "curve": [["2", "0.1"], ["3", "0.2"]]}
@@ -411,6 +413,7 @@ def effort(page: Page) -> tuple[str, ...]:
     return next(line.texts for line in page.glance.lines if line.anchor == "audits")
 
 
+@pytest.mark.quality
 def test_the_first_screen_never_shows_an_attack_as_stronger_than_it_was(example: Json) -> None:
     """Its share is a lower bound, of the program's own attack: above no guess that is bounded."""
     inner = example["predicate"]

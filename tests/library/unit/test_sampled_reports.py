@@ -75,6 +75,7 @@ def test_batches_of_shuffled_answers_hold_the_truth(
         assert float(found.lower) > 0.2 * true
 
 
+@pytest.mark.quality
 def test_a_true_claim_of_three_answers_is_not_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others that hold a third answer are neither run where the record is not drawn."""
     poll = dp.Shuffled(dp.RandomizedResponse("poll", 2, 3), 2)

@@ -125,6 +125,7 @@ def precise_moments(width: Any, s: Any) -> Any:
     return max(at(width * i / 400) for i in range(401))
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("width", ["0.01", "0.5", "2", "8", "40"])
 def test_order_one_is_the_worst_order_of_a_range(width: str) -> None:

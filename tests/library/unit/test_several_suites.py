@@ -42,6 +42,7 @@ def suite(row: float, program: Any = OWN, **more: Any) -> dp.Suite:
     return dp.Suite("several", program, pair(row), trials=400, **more)
 
 
+@pytest.mark.quality
 def test_each_is_an_audit_of_its_own() -> None:
     further = (suite(1.0), suite(2.0, Mean(3.0)), suite(3.0, Mean(0.5)))
     certificate = dp.certify(CASE, suite(0.1, also=further), seed=1)

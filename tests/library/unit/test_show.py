@@ -175,6 +175,7 @@ def printed(*arguments: str) -> str:
     return result.stdout
 
 
+@pytest.mark.quality
 @NEEDS_TEX
 def test_a_whole_derivation_compiles_and_stays_on_the_page(tmp_path: Path) -> None:
     """Every route of every node, with letters that TeX reads otherwise or has no glyph for.

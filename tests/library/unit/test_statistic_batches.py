@@ -67,6 +67,7 @@ def test_equal_rows_that_are_apart_are_no_block() -> None:
     assert enumerated(SAMPLED, records, [(dp.Statistic(in_order, 1), np.array([True]))]) is None
 
 
+@pytest.mark.quality
 def test_bounds_reach_nine_tenths_of_the_account() -> None:
     """In the median of five seeds; a bound is above the account with chance 5% at most."""
     pair = dp.Records(np.full((20, 2), 9.0)), dp.Records(np.full((19, 2), 9.0))

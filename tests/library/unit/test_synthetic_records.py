@@ -218,6 +218,7 @@ def test_pairs_are_chosen_and_counted_for_records_in_one_plan() -> None:
         assert np.abs(counts(made, (one, other), true.shape) - true).max() < 60
 
 
+@pytest.mark.quality
 def test_without_the_chosen_counts_records_would_not_keep_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -100,6 +100,7 @@ def numbered(units: int, most: int) -> Any:
     return pd.DataFrame({"unit": unit[order], "number": np.arange(len(unit))})
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("kind", ["packed", "wide", "text"])
 def test_of_every_unit_as_many_rows_are_kept_as_may_count(kind: str) -> None:
     """Few codes, packed beside their hash; too many, or texts, sorted as they are."""

@@ -133,6 +133,7 @@ def power(u: Any, v: Any, order: Any) -> Any:
     return order * np.log(u) + (1 - order) * np.log(v)
 
 
+@pytest.mark.quality
 def test_bounds_of_means_near_the_truth() -> None:
     """False alarms, nine bounds at an error of 1e-3: 1% together."""
     for mu in (0.5, 1.0, 2.0):
