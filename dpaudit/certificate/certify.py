@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.claim import Checked, Claim, Outcome
@@ -125,11 +126,11 @@ def examined(run: Run, order: Order, *, first: bool = False) -> Examination:
     A program of which something is found here gets an alarm at best, whatever its audits show.
     ``first``: stop where something is found.
     """
+    ask = partial(examine, order.mechanism, seed=run.seed, seconds=run.options.seconds, first=first)
     if order.suite is not None:
         known = order.suite.neighbours
-        likely = shape_like(known.first)
-        return examine(order.mechanism, seed=run.seed, likely=likely, known=known, first=first)
-    examination = examine(order.mechanism, seed=run.seed, first=first)
+        return ask(likely=shape_like(known.first), known=known)
+    examination = ask()
     return without_guessed_shape(order.mechanism, examination, run.seed)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dpaudit.audit.examine.examination import SECONDS
 from dpaudit.audit.examine.steep import holds_loss
 from dpaudit.audit.likelihood import Wanted
 from dpaudit.audit.suite import Suite
@@ -57,7 +58,7 @@ class Options:
     guarantee does not cover.  ``keep(name, draw)`` has the output of an unseeded run drawn and
     writes it at once, for its privacy is spent, whatever fails later; it gives the output (None
     where it was drawn before) and says where it is.  ``method``: whether audits are counted plain
-    runs, likelihoods, or both.
+    runs, likelihoods, or both.  ``seconds``: of a processor, for an examination at most.
     """
 
     seed: int | None = None
@@ -71,6 +72,7 @@ class Options:
     keep: Callable[[str, Callable[[], Any]], tuple[Any, Json]] | None = None
     audit_seed: int | None = None
     method: str = BOTH
+    seconds: float = SECONDS
 
     @property
     def entropy(self) -> str:

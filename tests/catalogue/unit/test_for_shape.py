@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -96,6 +97,26 @@ def test_a_claim_of_clients_holds_for_other_clients() -> None:
     for count, row in ((None, (4, 6)), (200, (6,)), (200, (4, 1))):
         with pytest.raises(InvalidParameter, match="expected clients of rows"):
             hook(count, row)
+
+
+@pytest.mark.parametrize("mechanism", [diff2.diff2_gd, diff2.diff2_gd_tight])
+def test_shards_of_unequal_sizes_have_the_claim_of_their_smallest(mechanism: Mechanism) -> None:
+    """As docs/training.md makes them; noise for all rows in equal blocks would be too little."""
+    sizes, row, values = (120, 80, 100), (5,), {"clients": 3, "epsilon": 2, "rounds": 10}
+    hook: Any = mechanism.for_shape
+
+    def sharded(count: int) -> tuple[Mechanism, set[str]]:
+        made = hook(count, row, **values)
+        own = replace(made, program=replace(made.program, client_sizes=sizes))
+        return own, {str(c.check(own.declaration, own.scope).outcome) for c in own.claims}
+
+    made, outcomes = sharded(min(sizes) * len(sizes))
+    assert outcomes == {"proved"}
+    assert "each client's number of records" in made.setting.invariants[0]
+    rows = Records(np.random.default_rng(1).uniform(-1, 1, (sum(sizes), *row)))
+    sampler = Sampler(made.declaration, made.scope, rows, rng=np.random.default_rng(2))
+    assert np.isfinite(made.program.run(sampler).output).all()
+    assert "refuted" in sharded(sum(sizes))[1]
 
 
 COMPARISONS = {

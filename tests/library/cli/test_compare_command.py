@@ -19,7 +19,17 @@ from click.testing import CliRunner
 from dpaudit.check import check
 from dpaudit.check.file import load
 from dpaudit.cli.main import main
-from dpaudit.compare import Axis, Comparison, Method, Outcome, Protocol, Row, compare, search
+from dpaudit.compare import (
+    Axis,
+    Comparison,
+    Method,
+    Outcome,
+    Protocol,
+    Row,
+    compare,
+    search,
+    written,
+)
 from dpaudit.compare import comparison as comparison_module
 from dpaudit.compare.comparison import NOTHING, OPTIMUM
 from dpaudit.compare.written import cells, markdown, notes
@@ -376,6 +386,13 @@ def test_a_table_a_plot_and_a_certificate_of_each_method(
         assert "That choice is not private" in text
         assert "chosen without the data" not in text
         assert "epsilon = 2" in text
+        # Likelihoods alone attack, and the command that is named certifies with all audits.
+        predicate = certificate["predicate"]
+        assert not predicate["audits"]
+        assert predicate["examination"]["tried"]["seconds"] == f"{written.EXAMINED:g}"
+        assert predicate["reproduce"]["command"].startswith("dpaudit certify catalogue:")
+        assert "--method" not in predicate["reproduce"]["command"]
+    assert any(load(Path(path))["predicate"]["likelihoods"] for path in certificates)
 
 
 @pytest.mark.quality
