@@ -381,14 +381,11 @@ def _row(
     )
 
 
-def _count(mechanism: Mechanism, records: Records) -> int | None:
-    """The number of records, or None under add_remove, where it is private."""
-    return None if mechanism.scope.adjacency is Adjacency.ADD_REMOVE else len(records)
-
-
 def _made(method: Method, records: Records, values: Mapping[str, Value]) -> Mechanism:
+    """The mechanism for these records; their number is private under add_remove."""
     hook: Any = method.mechanism.for_shape
-    count = _count(method.mechanism, records)
+    private = method.mechanism.scope.adjacency is Adjacency.ADD_REMOVE
+    count = None if private else len(records)
     made: Mechanism = hook(count, tuple(records.values.shape[1:]), **values)
     return made
 
@@ -403,6 +400,7 @@ class _Limited(Sampler):
     A run that declares too many releases does not begin.
     """
 
+    independent = True  # a coin that its runs would share is refused
     releases = 0
     reads = 0
 
@@ -428,30 +426,24 @@ class _Limited(Sampler):
         return super()._answer(request)
 
 
-class _Apart(_Limited):
-    """Runs whose coins are their own: a coin that they would share is refused."""
-
-    independent = True
-
-
 def _models(
     method: Method, made: Mechanism, records: Records, runs: int, seed: Sequence[int]
 ) -> Array:
     """The models of independent runs, (runs, d): all at once where no public coin is shared."""
     samplers: list[_Limited] = []
 
-    def drawn(kind: type[_Limited], trials: int, own: Sequence[int]) -> Array:
+    def drawn(trials: int, own: Sequence[int]) -> Array:
         rng = np.random.default_rng(list(own))
-        sampler = kind(made.declaration, made.scope, records, rng=rng, trials=trials)
+        sampler = _Limited(made.declaration, made.scope, records, rng=rng, trials=trials)
         for before in samplers[-1:]:
             sampler.like(before)
         samplers.append(sampler)
         return np.asarray(method.model(made.program.run(sampler)))
 
     try:
-        return drawn(_Apart, runs, seed)
+        return drawn(runs, seed)
     except Dependent:
-        return np.concatenate([drawn(_Limited, 1, [*seed, index]) for index in range(runs)])
+        return np.concatenate([drawn(1, [*seed, index]) for index in range(runs)])
 
 
 def _axes(
