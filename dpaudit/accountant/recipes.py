@@ -405,9 +405,10 @@ def noise_for(
     delta), and of the sigma before it in six digits does not; where bounds jump, as a grid's do
     next to epsilon 0 or at a million rounds, one that is smaller yet may be shown to do.
     Errors: as :func:`dp_sgd`, and as ``dpaudit.calibrate``; InvalidParameter for an epsilon that is
-    negative or a symbol, for delta = 0, of which no Gaussian noise is, and for a delta at which
-    every sigma will do, since a record is in no batch often enough; Unsupported where nothing is
-    shown of any sigma up to 2^128, or everything of all down to 2^-39.
+    negative, a symbol, or above 100 where batches are drawn, for delta = 0, of which no Gaussian
+    noise is, and for a delta at which every sigma will do, since a record is in no batch often
+    enough; Unsupported where nothing is shown of any sigma up to 2^128, or everything of all down
+    to 2^-39.
 
     >>> import dpaudit as dp
     >>> round(float(dp.noise_for(epsilon=1, delta="1e-5", n=10_000, batch=100, epochs=2)), 3)
@@ -429,7 +430,7 @@ def noise_for(
     )
     level, chance = _value(epsilon, "epsilon"), _value(delta, "delta")
     non_negative(level, "epsilon")
-    _reachable(chance, run, sampling, contributions)
+    _reachable(level, chance, run, sampling, contributions)
     scope = scope_of(sampling, unit, adjacency)
     return _least_sigma(declaration, scope, level, chance, "noise_for")
 
@@ -464,15 +465,29 @@ def _value(value: object, place: str) -> Number:
     return number
 
 
-def _reachable(delta: Number, run: Batches, sampling: str, contributions: object) -> None:
+# The largest epsilon for which the noise of drawn batches is searched for: with so little noise the
+# account of one sigma takes seconds.
+MOST_EPSILON = 100
+
+
+def _reachable(
+    epsilon: Number, delta: Number, run: Batches, sampling: str, contributions: object
+) -> None:
     """Errors: InvalidParameter for a delta that no sigma has, or that every one has.
 
+    And for an epsilon of drawn batches that is too large to be searched for.
     Outputs differ only where one of the k records of a unit is in a batch: under these samplings
     with probability at most 1 - (1 - k batch / n)^steps, which bounds delta whatever sigma is.
     """
     _between(delta)
     if sampling not in DRAWN:
         return
+    if epsilon > MOST_EPSILON:
+        raise InvalidParameter(
+            f"epsilon = {_brief(epsilon)}: expected at most {MOST_EPSILON} where batches are drawn; "
+            f"e^{MOST_EPSILON} bounds nothing, and its sigma would be searched for minutes; account "
+            "for a sigma of your own (dp_sgd)"
+        )
     owned = integer(contributions, "contributions") if contributions and sampling != "users" else 1
     absent = max(1 - Fraction(owned * run.batch, run.n), Fraction(0))
     if not enclose(delta) < 1 - enclose(absent) ** run.steps:
