@@ -484,9 +484,9 @@ def _reachable(
         return
     if epsilon > MOST_EPSILON:
         raise InvalidParameter(
-            f"epsilon = {_brief(epsilon)}: expected at most {MOST_EPSILON} where batches are drawn; "
-            f"e^{MOST_EPSILON} bounds nothing, and its sigma would be searched for minutes; account "
-            "for a sigma of your own (dp_sgd)"
+            f"epsilon = {_brief(epsilon)}: at most {MOST_EPSILON} is expected of drawn batches: "
+            f"e^{MOST_EPSILON} bounds nothing, and its sigma takes minutes to find; account for a "
+            "sigma of your own (dp_sgd)"
         )
     owned = integer(contributions, "contributions") if contributions and sampling != "users" else 1
     absent = max(1 - Fraction(owned * run.batch, run.n), Fraction(0))

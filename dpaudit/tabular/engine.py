@@ -205,17 +205,24 @@ class OpenTable:
         alone, and is published nowhere.
         """
         counts_by_text = Counter[str]()
-        with readable(self.schema.name):
+        with readable(self.schema.name, self._source.refuse_ragged):
             for counts in self._source.each(self._work.refused):
                 counts_by_text.update(counts)
         if counts_by_text:
-            errors = "; ".join(in_rows(text, count) for text, count in counts_by_text.items())
+            errors = "; ".join(
+                in_rows(text, count) + self._first(text) for text, count in counts_by_text.items()
+            )
             raise DataRefused(
                 f"{self.schema.name}: {errors}; mend the data, or declare in the schema "
                 "how such a row is read (format, decimal, missing_codes) or what it does (missing, "
                 "outside, other, excess) (this is not private: publish it nowhere). Nothing was "
                 "spent"
             )
+
+    def _first(self, text: str) -> str:
+        """Where a file first holds an error that :meth:`check` has found."""
+        place = self._source.located(lambda part: text in self._work.refused(part))
+        return f" (the first: {place})" if place else ""
 
     def changes(self) -> dict[str, int]:
         """How many rows the schema leaves out, or counts with another value; by reason, in words.

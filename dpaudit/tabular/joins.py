@@ -46,6 +46,8 @@ def with_joins(source: Source, schema: Schema) -> Source:
         lambda ask: source.first(partial(ask_of, ask)),
         lambda ask: source.each(partial(ask_of, ask)),
         source.alike,
+        lambda ask: source.located(partial(ask_of, ask)),
+        source.refuse_ragged,
     )
 
 

@@ -16,8 +16,9 @@ import itertools
 import os
 import pickle
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from bisect import bisect_left
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -39,6 +40,7 @@ DIALECT = (
     "encoding = 'utf-8', compression = 'none'"
 )
 AT_ONCE = {".csv": 2**32, ".parquet": 2**30}  # bytes of a file
+NUMBERED, NUMBER = "dpaudit_numbered", "dpaudit_number"
 MOST_FILES = 256  # of a folder, all of which stay open: systems allow a thousand or so
 
 
@@ -51,14 +53,19 @@ class Source:
     ``each(ask)``: what it answers on each, where the part is: here, or on the workers of a cluster,
     which send back the answers alone.  All rows of a unit are in one part.
     ``alike``: whether a column has one type in all parts.
+    ``located(ask)``: of a file the first row with which ``ask(part)`` is true of all rows so far,
+    in words; "" where there is none, or no file.
+    ``refuse_ragged()``: InvalidParameter with the first line that has another number of cells.
     """
 
     first: Callable[[Ask], Any]
     each: Callable[[Ask], Iterator[Any]]
     alike: bool = True
+    located: Callable[[Ask], str] = lambda _: ""
+    refuse_ragged: Callable[[], None] = lambda: None
 
 
-def _here(parts: Callable[[], Iterator[Any]]) -> Source:
+def _here(parts: Callable[[], Iterator[Any]], **of_files: Any) -> Source:
     """Parts that are opened here, one after the other."""
 
     def first(ask: Ask) -> Any:
@@ -68,7 +75,7 @@ def _here(parts: Callable[[], Iterator[Any]]) -> Source:
         finally:
             opened.close()  # type: ignore[attr-defined]
 
-    return Source(first, lambda ask: (ask(part) for part in parts()))
+    return Source(first, lambda ask: (ask(part) for part in parts()), **of_files)
 
 
 def open_source(data: Any, schema: Schema) -> Source:
@@ -179,19 +186,80 @@ class _Held:
 
         Errors: InvalidParameter for a line that is no CSV.
         """
-        self.stream.seek(0)
-        lines = io.TextIOWrapper(self.stream, encoding="utf-8-sig", newline="")
-        try:
+        with self._text() as lines:
             first = next(lines, "")
-            separator = max(SEPARATORS, key=first.count)
-            cells = next(csv.reader(itertools.chain([first], lines), delimiter=separator), [])
+        try:
+            with closing(self._records()) as records:
+                return max(SEPARATORS, key=first.count), next(records, (1, []))[1]
         except csv.Error:
             raise InvalidParameter(
                 f"{self.path}: line 1 is no line of names; save the table as CSV"
             ) from None
+
+    @contextmanager
+    def _text(self) -> Iterator[Any]:
+        self.stream.seek(0)
+        lines = io.TextIOWrapper(self.stream, encoding="utf-8-sig", newline="")
+        try:
+            yield lines
         finally:
             lines.detach()
-        return separator, cells
+
+    def _records(self) -> Generator[tuple[int, list[str]], None, None]:
+        """The line on which each record begins, and its cells; the columns' names are the first.
+
+        Errors: csv.Error.
+        """
+        with self._text() as lines:
+            first = next(lines, "")
+            separator = max(SEPARATORS, key=first.count)
+            reader, begins = csv.reader(itertools.chain([first], lines), delimiter=separator), 1
+            for cells in reader:
+                yield begins, cells
+                begins = reader.line_num + 1
+
+    def refuse_ragged(self) -> None:
+        """Errors: InvalidParameter for a record of a CSV with another number of cells."""
+        try:
+            with closing(self._records()) as records:
+                _, names = next(records, (1, []))
+                for line, cells in records:
+                    if cells and len(cells) != len(names):
+                        raise InvalidParameter(
+                            f"{self.path}: line {line} has {len(cells)} cells, and the first line "
+                            f"names {len(names)} columns; mend that line. Nothing was spent"
+                        )
+        except csv.Error:
+            return
+
+    def located(self, kind: str, reader: str, ask: Ask) -> str:
+        """As of a :class:`Source`, of this file."""
+        with connection() as part, readable(self.path):
+            for setting in ("threads = 1", "preserve_insertion_order = true"):
+                part.execute(f"SET {setting}")
+            numbered = f"SELECT row_number() OVER () AS {NUMBER}, * FROM {reader}"
+            part.execute(f"CREATE TABLE {NUMBERED} AS {numbered}")
+            ((rows,),) = part.execute(f"SELECT count(*) FROM {NUMBERED}").fetchall()
+
+            def found(first: int) -> bool:
+                rows_so_far = (
+                    f"SELECT * EXCLUDE ({NUMBER}) FROM {NUMBERED} WHERE {NUMBER} <= {first}"
+                )
+                part.execute(f"CREATE OR REPLACE VIEW {VIEW} AS {rows_so_far}")
+                return bool(ask(part))
+
+            if not found(rows):
+                return ""
+            row = bisect_left(range(rows), 1, key=found)
+        return f"{self.path}, {self._place(row, rows) if kind == '.csv' else f'row {row}'}"
+
+    def _place(self, row: int, rows: int) -> str:
+        """The line on which a row of a CSV begins, or its number where readers differ."""
+        try:
+            lines = [line for line, cells in self._records() if cells]
+        except csv.Error:
+            lines = []
+        return f"line {lines[row]}" if len(lines) == rows + 1 else f"row {row}"
 
 
 def native_frame(data: Any, where: str, expected: str, *, series: bool = False) -> Any:
@@ -264,7 +332,15 @@ def _file(path: Path, schema: Schema) -> Source:
                     opened.execute(f"CREATE VIEW {VIEW} AS SELECT * FROM ({rows}) {wanted}")
                 yield opened
 
-    return _here(parts)
+    def located(ask: Ask) -> str:
+        places = (f.located(kinds[0], r, ask) for f, r in zip(held, readers, strict=True))
+        return next(filter(None, places), "")
+
+    def refuse_ragged() -> None:
+        for opened_file in held if kinds[0] == ".csv" else ():
+            opened_file.refuse_ragged()
+
+    return _here(parts, located=located, refuse_ragged=refuse_ragged)
 
 
 def _in_folder(path: Path, schema: Schema) -> list[Path]:
@@ -318,9 +394,10 @@ def _refuse_other_types(held: Sequence[_Held], readers: Sequence[str]) -> None:
 
 
 @contextmanager
-def readable(data: Any) -> Iterator[None]:
+def readable(data: Any, explain: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Errors of the libraries that read a table, which may quote its cells, as one that does not.
 
+    ``explain``: raises a better error where it knows one.
     Errors: InvalidParameter, with the kind of the library's error alone.
     """
     try:
@@ -330,6 +407,7 @@ def readable(data: Any) -> Iterator[None]:
     except Exception as error:  # noqa: BLE001  (each library of frames has kinds of its own)
         if needed := missing_extra(error):
             raise InvalidParameter(f"{data}: {needed}") from None
+        explain()
         library = type(error).__module__.partition(".")[0].strip("_")
         raise InvalidParameter(
             f"{data}: it cannot be read ({library}, {type(error).__name__}); is it whole, of the "

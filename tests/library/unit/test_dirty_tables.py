@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,9 @@ def test_decimal_commas_are_read_where_they_are_declared(tmp_path: Path) -> None
     path.write_text("x\n1,5\n-99\n2,25\n7\n".replace("x\n", "a;x\n").replace("\n", "\n0;")[:-2])
     column = Number(0, 10, "0.25", "drop", missing_codes=(-99,), decimal=",")
     assert sum_of(column, path) == (43, 3)
-    with pytest.raises(DataRefused, match=r"text where numbers are declared in 2 rows; .*decimal"):
+    with pytest.raises(
+        DataRefused, match=r"text where numbers are declared in 2 rows .*line 2\).*decimal"
+    ):
         sum_of(Number(0, 10, "0.25", "drop", missing_codes=(-99,)), path)
     path.write_text("a;x\n0;1.234,5\n0;1.5\n")  # a point groups thousands, or is a mistake
     with pytest.raises(DataRefused, match="text where numbers are declared in 2 rows"):
@@ -199,3 +202,64 @@ def test_the_operator_is_told_what_the_schema_changes(kind: str, tmp_path: Path)
 def test_a_clean_table_changes_nothing(tmp_path: Path) -> None:
     table: Cells = {"who": ["1"], "age": ["20"], "sex": ["f"], "town": ["a"]}
     assert Table(PEOPLE, given("csv", table, tmp_path / "t")).opened("key").changes() == {}
+
+
+PLACED = Schema(
+    "t",
+    {"age": Number(0, 120, outside="error"), "sex": Category(("f", "m")), "town": Text("drop")},
+    unit="id",
+    entity="person",
+    rows=2,
+    excess="error",
+)
+GOOD = [[str(i // 2), str(20 + i % 60), "fm"[i % 2], f"a town\nof {i}"] for i in range(500)]
+
+
+def written(path: Path, rows: list[list[str]]) -> Path:
+    with path.open("w", newline="") as stream:
+        csv.writer(stream).writerows([["id", "age", "sex", "town"], *rows])
+    return path
+
+
+@pytest.mark.parametrize(
+    ("row", "cell", "said"),
+    [
+        (300, (1, "secret"), "column 'age' holds text where numbers are declared in 1 row"),
+        (499, (1, "140"), "column 'age' holds values outside its bounds, or between its steps in"),
+        (0, (2, "secret"), "column 'sex' holds a key that is not in the schema in 1 row"),
+        (7, (0, ""), "column 'id' has no unit in 1 row"),
+        (9, (0, "3"), "a person has more rows than 2 in 1 row"),
+    ],
+)
+def test_an_error_in_a_row_names_file_line_and_column(
+    row: int, cell: tuple[int, str], said: str, tmp_path: Path
+) -> None:
+    """The line on which its record begins, as an editor counts it; never the value."""
+    place, value = cell
+    rows = [list(other) for other in GOOD]
+    rows[row][place] = value
+    path = written(tmp_path / "t.csv", rows)
+    at = f"(the first: {path}, line {2 + 2 * row})"  # every record has two lines
+    for data in (path, tmp_path):
+        with pytest.raises(DataRefused) as refused:
+            Table(PLACED, data).opened("key").check()
+        assert said in str(refused.value)
+        assert at in str(refused.value)
+        assert "secret" not in str(refused.value)
+
+
+def test_a_parquet_file_names_the_row(tmp_path: Path) -> None:
+    data = given("parquet", {"x": [5, 7, None, 3, None]}, tmp_path / "t")
+    with pytest.raises(DataRefused, match=r"has no value in 2 rows \(the first: .*t, row 3\)"):
+        Table(Schema("t", {"x": Number(0, 9)}), data).opened("key").check()
+
+
+@pytest.mark.parametrize("cells", [["1", "30", "f"], ["1", "30", "f", "x", "secret"]])
+def test_a_line_with_another_number_of_cells_is_named(cells: list[str], tmp_path: Path) -> None:
+    rows = [*GOOD[:40], cells, *GOOD[40:]]
+    path = written(tmp_path / "t.csv", rows)
+    with pytest.raises(InvalidParameter) as refused:
+        Table(PLACED, path).opened("key").check()
+    said = f"{path}: line 82 has {len(cells)} cells, and the first line names 4 columns"
+    assert said in str(refused.value)
+    assert "secret" not in str(refused.value)
