@@ -73,6 +73,10 @@ class TorchStep:
         ]
 
     def _seen(self, optimizer: Any, *_: Any) -> None:
+        """Keep the noisy gradients that an optimizer is about to apply, by parameter.
+
+        A step of SGD shows them itself; adaptive optimizers divide them by what they keep.
+        """
         if isinstance(getattr(optimizer, "original_optimizer", optimizer), _torch().optim.SGD):
             return
         totals = self._gradients or {}
