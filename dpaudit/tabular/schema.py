@@ -27,6 +27,7 @@ from dpaudit.tabular.dates import DAY, Calendar
 ERROR, DROP, COUNT = "error", "drop", "count"
 NEAREST, CUT = "nearest", "cut"
 MISSING = "(missing)"
+WHOLE = Fraction(1)  # the step of a column of numbers that states none
 LARGEST_CODE = 2**52  # whole numbers up to 2^52, and their halves, are floats
 MOST_KEYS = 1_000_000  # of a category
 MOST_EDGES = 1_000  # of a column that is cut into keys; each is a case of its SQL
@@ -54,19 +55,22 @@ class Number:
     texts that stand for a missing value, such as -99.  ``decimal``: the sign before the decimals
     of a text, a point or a comma.  ``of``: the table's column that it is read from, if that has
     another name than in the schema.
+    ``says_step``: whether its step was stated, or is the usual one of 1.
     Errors: InvalidParameter for bounds that are not multiples of ``step``, or not in order.
     """
 
     lower: Fraction
     upper: Fraction
-    step: Fraction = Fraction(1)
+    step: Fraction = WHOLE
     missing: str = ERROR
     outside: str = NEAREST
     missing_codes: tuple[Any, ...] = ()
     of: str = field(default="", kw_only=True)
     decimal: str = field(default=".", kw_only=True)
+    says_step: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "says_step", self.step is not WHOLE)
         for name in ("lower", "upper", "step"):
             object.__setattr__(self, name, self.value(getattr(self, name), f"Number.{name}"))
         if self.step <= 0:

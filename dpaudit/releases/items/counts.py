@@ -247,7 +247,8 @@ class Sum(Valued):
     def _weights(self, schema: Schema) -> Number:
         """The column of weights; without one, all weights are 1.
 
-        Errors: InvalidParameter for weights below 0, and beside ``unit_total``.
+        Errors: InvalidParameter for weights below 0, beside ``unit_total``, and without a step:
+        weights of .3 that are rounded to whole numbers would all be 0.
         """
         if self.weights is None:
             return Number(Fraction(0), Fraction(1))
@@ -256,6 +257,11 @@ class Sum(Valued):
         if column.low < 0 or self.unit_total is not None or self.weights == self.column:
             raise InvalidParameter(
                 f"{place} = {self.weights!r}: expected another column from 0, without unit_total"
+            )
+        if not column.says_step:
+            raise InvalidParameter(
+                f"{place} = {self.weights!r}: weights are rounded to the steps of their column, "
+                "which states none; give it a step (1 for whole numbers, 0.001 for fractions)"
             )
         return column
 

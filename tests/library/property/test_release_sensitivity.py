@@ -37,7 +37,7 @@ COLUMNS = {
     "age": Number(-1, 2),
     "sex": Category(("f", "m"), missing="drop"),
     "town": Text("drop"),
-    "age2": Number(0, 3),
+    "age2": Number(0, 3, 1),
 }
 ROWS = [
     (-1, "f", "a"),

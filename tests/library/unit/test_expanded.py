@@ -27,8 +27,9 @@ REGIONS = ("a", "b", "c")
 COLUMNS = {
     "region": Category(REGIONS),
     "income": Number(0, 100),
-    "w": Number(0, 20),
+    "w": Number(0, 20, step=1),
     "change": Number(-5, 5),
+    "share": Number(0, 1),
 }
 SCHEMA = Schema("sample", COLUMNS)
 ITEMS = (
@@ -93,7 +94,13 @@ def test_without_the_sampling_error_margins_fail(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.quality
 def test_weights_multiply_values_and_what_is_published_says_so() -> None:
-    table = {"region": ["a", "a", "b"], "income": [10, 30, 7], "w": [2, 3, 10], "change": [0] * 3}
+    table = {
+        "region": ["a", "a", "b"],
+        "income": [10, 30, 7],
+        "w": [2, 3, 10],
+        "change": [0] * 3,
+        "share": [1] * 3,
+    }
     plan = plan_of(ApproxDP(50, "1e-6"))
     exact = exact_values(plan.release, Table(SCHEMA, pa.table(table)).opened("key"))
     assert exact["weighted"] == (110, 70, 0)
@@ -190,6 +197,7 @@ REFUSED: list[tuple[Any, Any, str]] = [
     ),
     ((Sum(name="s", column="income", weights="change"),), (), "another column from 0"),
     ((Sum(name="s", column="income", weights="income"),), (), "another column from 0"),
+    ((Sum(name="s", column="income", weights="share"),), (), "states none; give it a step"),
 ]
 
 
@@ -202,7 +210,7 @@ def test_what_cannot_be_estimated_is_refused(items: Any, steps: Any, said: str) 
 def test_a_plan_file_states_both() -> None:
     columns = {
         "income": {"kind": "number", "lower": 0, "upper": 9},
-        "w": {"kind": "number", "lower": 0, "upper": 5},
+        "w": {"kind": "number", "lower": 0, "upper": 5, "step": 1},
     }
     made = release_of(
         {
