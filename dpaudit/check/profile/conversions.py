@@ -29,6 +29,7 @@ from dpaudit.check.profile.fourier import delta_bound
 from dpaudit.check.profile.game import Shape, played_delta
 from dpaudit.check.profile.inner import inner_at_most
 from dpaudit.check.profile.nodes import Nodes, lower_nodes, rounded_down, upper_nodes
+from dpaudit.check.profile.noise import aligned, has_atoms
 from dpaudit.check.profile.onestep import cells, is_known
 from dpaudit.check.profile.polls import polled_at_most
 from dpaudit.check.profile.sampled import is_sampled
@@ -304,17 +305,23 @@ def _is_at_most(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row) -> boo
     return _at_its_step(pair, epsilon, delta, row, 1) <= delta
 
 
-def _at_its_step(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row, sign: int) -> Fraction:
+def _at_its_step(
+    pair: Pair, epsilon: Fraction, delta: Fraction, row: Row, sign: int, *, on_atoms: bool = False
+) -> Fraction:
     """The bound at the witness's step, or at the next coarser one that is computed with.
 
     Half of a step that was as fine as the accountant computes with may be finer than that.
-    Errors: NotConfirmed where none of a few is.
+    ``on_atoms``: at steps a little smaller, of which the losses of atoms of noise are multiples.
+    Errors: NotConfirmed where none of a few is; with ``on_atoms`` of no grid, or without atoms.
     """
-    if "step" in row and not _by_transforms(pair, row):
+    by_grid = "step" in row and not _by_transforms(pair, row)
+    if on_atoms and not (by_grid and any(map(has_atoms, dict(pair.factors)))):
+        raise NotConfirmed("no atoms of noise on a grid")
+    if by_grid:
         for times in (1, *DOUBLED):
             with suppress(NotConfirmed):
-                step = str(times * _number(row["step"]))
-                return _composed(pair, epsilon, delta, {**row, "step": step}, sign)
+                shown = {**row, "step": str(times * _number(row["step"]))}
+                return _composed(pair, epsilon, delta, shown, sign, on_atoms=on_atoms)
     return _composed(pair, epsilon, delta, row, sign)
 
 
@@ -346,12 +353,18 @@ def confirm_lower(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row) -> b
             return AT_LEAST[row["form"]](pair, epsilon, delta)
         if row.get("form") in OWN_BOUNDS:
             return OWN_BOUNDS[row["form"]](pair, epsilon, row, -1) >= delta
-        return _at_its_step(pair, epsilon, delta, row, -1) >= delta
     except NotConfirmed:
         return False
+    for on_atoms in (False, True):
+        with suppress(NotConfirmed):
+            if _at_its_step(pair, epsilon, delta, row, -1, on_atoms=on_atoms) >= delta:
+                return True
+    return False
 
 
-def _composed(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row, sign: int) -> Fraction:
+def _composed(
+    pair: Pair, epsilon: Fraction, delta: Fraction, row: Row, sign: int, *, on_atoms: bool = False
+) -> Fraction:
     """The checker's own bound of delta of independent factors."""
     if not {"tilt", "step"} <= set(row):
         raise NotConfirmed("no tilt")
@@ -370,6 +383,8 @@ def _composed(pair: Pair, epsilon: Fraction, delta: Fraction, row: Row, sign: in
                     return near
         return smooth_bound(factors, tilt, epsilon, sign, sigma, choices)
     step = _finer(pair, row)
+    if on_atoms:
+        step = aligned([(f, n) for (f, _), n in zip(pair.factors, counts, strict=True)], step)
     return delta_bound(_on_grid(pair, step, delta, sign, tilt), step, tilt, epsilon, sign)
 
 

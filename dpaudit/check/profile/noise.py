@@ -9,11 +9,12 @@ done in Arb.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
-from dpaudit.check.profile.atoms import with_atoms
+from dpaudit.check.profile.atoms import ON_NODE, with_atoms
 from dpaudit.check.profile.cells import (
     MOST_NODES,
     SPILL,
@@ -42,6 +43,7 @@ FARTHEST = 37.0  # noises: beyond, the normal density underflows
 LARGEST_WIDTH = 0.1  # nats: of cells for which the quadrature's error is proved
 LARGEST_RATIO = 64.0  # a function that bends more on a panel is bounded at its ends instead
 CHUNK = 2**19  # numbers of a block: 4 MB
+SMALLER = 4  # A step is made smaller by a part of this many at most, so that atoms lie on nodes.
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,39 @@ def base_of(pair: Pair, tail: float) -> Base:
     if pair.laplace_epsilon is not None:
         return _laplace(pair.laplace_epsilon)
     raise NotConfirmed(f"Mixed({type(pair).__name__})")
+
+
+def has_atoms(pair: Pair) -> bool:
+    """Whether this is Laplace noise, sampled or not, in either direction."""
+    return _drawn(pair)[0].laplace_epsilon is not None
+
+
+def _drawn(pair: Pair) -> tuple[Pair, Number]:
+    return pair.unswapped.sample or (pair.unswapped, Fraction(1))
+
+
+def aligned(factors: Iterable[tuple[Pair, int]], step: Fraction) -> Fraction:
+    """The step, or one a little smaller at which atoms of noise lie next to nodes, and beyond them.
+
+    From below, a profile leaves 1 - x at the first node above the least loss, and is 0 from the
+    last node below the largest one on: what is between a node and an atom beyond it is lost.
+    """
+    losses, weights = list[float](), list[float]()
+    for pair, times in factors:
+        base, rate = _drawn(pair)
+        if base.laplace_epsilon is not None:
+            for mass in _laplace(base.laplace_epsilon).atoms:
+                p, q = mixture(mass, ball(rate))
+                losses.append(abs(float((p / q).log().mid())))
+                weights.append(times * float(p.mid()))
+    largest = max(losses, default=0.0)
+    cells = math.ceil(largest / step)
+    if not 0 < cells < MOST_NODES:
+        return step
+    steps = np.append(float(step), largest / np.arange(cells, cells + cells // SMALLER + 1))
+    places = np.outer(losses, 1 / steps) + ON_NODE / 2
+    lost = steps * (np.asarray(weights) @ (places - np.floor(places)))
+    return Fraction(float(steps[int(np.argmin(lost))]))
 
 
 def mixed_noise(pair: Pair, rate: Any, grid: Grid) -> Cells:

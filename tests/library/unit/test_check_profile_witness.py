@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
@@ -21,6 +22,7 @@ from dpaudit.check.profile.conversions import (
     is_computed,
 )
 from dpaudit.check.profile.nodes import Nodes
+from dpaudit.check.profile.noise import aligned
 from dpaudit.check.profile.onestep import cells
 from dpaudit.check.profile.transforms import FEW_INTEGRALS, smooth_bound
 from dpaudit.check.profile.values import value_nodes
@@ -102,6 +104,51 @@ def test_honest_rows_are_confirmed_and_shaved_ones_are_not(rows: Any) -> None:
     assert not confirm_lower(COMPOSED, bottom + F(1, 10**4), DELTA, lower)
     assert not confirm_upper(COMPOSED, top, DELTA * F(999, 1000), upper)
     assert not confirm_lower(COMPOSED, bottom, DELTA * F(1001, 1000), lower)
+
+
+# Laplace noise, a rate, rounds and delta whose lower ends were refused: an atom between two nodes.
+BETWEEN_NODES = [("1", "1/10000", 10**5, "1/100000"), ("1/10", "1/100", 10**6, "1/1000000")]
+
+
+@pytest.mark.parametrize(("epsilon", "rate", "rounds", "delta"), BETWEEN_NODES)
+def test_atoms_of_rare_noise_are_put_next_to_nodes(
+    epsilon: str, rate: str, rounds: int, delta: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ends are confirmed, none that is a thousandth better, and none without the other step."""
+    pair = product([(Mixed(LaplaceShift(F(epsilon)), F(rate)), F(rounds))])
+    found = epsilon_interval(pair, F(delta))
+    assert confirm_upper(pair, found.upper, F(delta), found.upper_witness)
+    assert confirm_lower(pair, found.lower, F(delta), found.lower_witness)
+    assert not confirm_lower(pair, found.upper * F(1001, 1000), F(delta), found.lower_witness)
+    bounds = [
+        conversions._at_its_step(pair, found.lower, F(delta), row, sign, on_atoms=on_atoms)
+        for row, sign, on_atoms in (
+            (found.lower_witness, -1, False),
+            (found.lower_witness, -1, True),
+            (found.upper_witness, 1, False),
+        )
+    ]
+    assert bounds == sorted(bounds)
+    monkeypatch.setattr(conversions, "aligned", lambda factors, step: step)
+    assert not confirm_lower(pair, found.lower, F(delta), found.lower_witness)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_step_of_atoms_is_a_little_smaller_and_loses_less(swapped: bool) -> None:
+    """In either direction the losses of atoms lie beyond their nodes by less of a cell."""
+    pair = Mixed(LaplaceShift(F(1)), F(1, 1000))
+    losses = [abs(math.log1p(math.expm1(side) / 1000)) for side in (1, -1)]
+    masses = [0.999 * math.exp(-1) / 2 + 0.001 / 2, 0.999 / 2 + 0.001 * math.exp(-1) / 2]
+
+    def lost(step: float) -> float:
+        return step * sum(m * (loss / step % 1) for m, loss in zip(masses, losses, strict=True))
+
+    for step in (F(1, 10**5), F(7, 10**6), F(1, 12_345)):
+        factors = [(pair.swapped if swapped else pair, 10)]
+        smaller = aligned(factors, step)
+        assert F(4, 5) * step <= smaller <= step
+        assert lost(float(smaller) * (1 - 2**-40)) < lost(float(step)) / 4
+    assert aligned([(SUBSAMPLED, 10)], F(1, 1000)) == F(1, 1000)
 
 
 GROUP = product([(Drawn(F(1, 4), F(1, 2), F(4)), F(3))])
