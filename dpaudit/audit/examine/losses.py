@@ -148,8 +148,13 @@ class Run(Proposer):
         return self._values_of[-1]
 
     def _value(self, request: Request, chosen: Any = None, records: Any = None) -> Array:
-        self.meter.add(request.query, records or request.records, self.trials)
-        return super()._value(request, chosen, records)
+        read = records or request.records
+        self.meter.add(request.query, read)
+        value = super()._value(request, chosen, records)
+        # A value that is the same in all trials was computed once.
+        if value.strides[0]:
+            self.meter.more(request.query, read, self.trials - 1)
+        return value
 
     def _compared(
         self, request: Request, released: Array, value: Array, other: Array
@@ -411,14 +416,16 @@ def search_pair(
     loss.number = len(points[0].others) if points else 0
     with contextlib.suppress(TooLong):
         for number in range(ROUNDS if points else 0):
+            if number and loss.discrete and not alone:
+                for point in _ascent(loss, points, rows):
+                    if loss.over():
+                        return
+                    loss(point)
+                points = [*points, *([] if loss.best is None else [loss.best[1]])]
             search = Search(
                 loss, points[0].others, rows, loss.rng, alone, loss.patience, sweep=1, planned=1.0
             )
-            plans = (
-                ()
-                if alone
-                else itertools.chain(turns(loss, points[0]), _among(loss, points[0], worlds))
-            )
+            plans = () if alone else _among(loss, points[0], worlds)
             search.run(points, 1 if number == 0 else math.inf, plans)
             # The first pairs may show nothing, and the search goes on from them.
             if loss.over() or not (loss.centre() or number == 0):
@@ -467,14 +474,38 @@ def turns(loss: Loss, point: Point) -> Iterator[Point]:
     that it is for one number: no query may then move by more than it states, either.
     """
     improved, anyhow = False, loss.adjacency is Adjacency.ADD_REMOVE or not loss.sized
-    for times in (MORE if anyhow else MORE[:1]) if loss.discrete else ():
+    for times in MORE if anyhow else MORE[:1]:
         for row in _kinds_of(point).values() if not improved else ():
             size = times * len(point.others)
             turn = _turn(loss, point, row, size) if times * point.others.size <= COUNTED else 0
             for more in BESIDE if turn else ():
                 improved = True
-                if 0 <= turn + more <= size:
-                    yield _so_many(point, row, turn + more, size)
+                count = turn + more
+                if 0 <= count <= size or anyhow:
+                    yield _so_many(point, row, max(count, 0), max(count, size))
+
+
+def _ascent(loss: Loss, points: Sequence[Point], rows: Mapping[str, Array]) -> Iterator[Point]:
+    """Some points, then one part of the best pair at a time as each that it may be.
+
+    How many others are alike, which of the two is run, and either row, until no part betters it.
+    Rare choices tell most: a pair that makes one rare moves some questions and leaves others.
+    """
+    finite = [(name, row) for name, row in rows.items() if np.isfinite(row).all()]
+    parts, before = ("one", "two") if loss.adjacency is Adjacency.REPLACE_ONE else ("one",), None
+
+    def best() -> Point:
+        return points[0] if loss.best is None else loss.best[1]
+
+    yield from points
+    while before is not best():
+        before = best()
+        yield from turns(loss, before)
+        yield replace(best(), swapped=not best().swapped)
+        for part, (name, row) in itertools.product(parts, finite):
+            first = best().text.partition(" (")[0]
+            changed: Any = {part: row, "text": f"{first} (searched: {name})"}
+            yield replace(best(), **changed)
 
 
 def _turn(loss: Loss, point: Point, row: Array, size: int) -> int:

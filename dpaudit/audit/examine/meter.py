@@ -46,7 +46,12 @@ class Meter:
         """One query to be evaluated.  Errors: TooLong once the last of the time is over."""
         self.end()
         self.sets, self.rows = self.sets + 1, self.rows + len(records)
-        self.spent += EVALUATION + trials * self._rows(query, records) * _size(records)
+        self.spent += EVALUATION
+        self.more(query, records, trials)
+
+    def more(self, query: Any, records: Records, trials: int) -> None:
+        """The work of so many trials of one query, without that of asking it."""
+        self.spent += trials * self._rows(query, records) * _size(records)
 
     def made(self, query: Any, records: Records, value: Array) -> Array:
         """A query's value, (trials, d), counted as d numbers a record where records have fewer.

@@ -14,7 +14,6 @@ from audits.classics import exponential as exponential_audit
 from audits.classics import histogram as histogram_audit
 from audits.classics import noisy_count as count_audit
 from audits.classics import sparse_vector as vector_audit
-from dpaudit.audit.likelihood import likelihood_audit
 from mechanisms.classics.dp_sgd import poisson_sgd
 from mechanisms.classics.exponential import most_frequent
 from mechanisms.classics.histogram import histogram
@@ -85,17 +84,3 @@ def test_dp_sgd_learns() -> None:
     weights = run(poisson_sgd, np.column_stack([features, labels]), trials=4)
     right = (features @ weights.T > 0) == labels[:, None]
     assert right.mean() > 0.9
-
-
-def test_a_rare_column_of_the_sparse_vector_technique_tells_most() -> None:
-    """Three quarters of epsilon at most: by the threshold's noise and one question's."""
-    (rare,) = vector_audit.sparse_vector.also
-    often, seldom = (
-        likelihood_audit(
-            each.program, sparse_vector.declaration, sparse_vector.scope, each.neighbours,
-            sparse_vector.claims, seed=1, shown_error=0.05, decisive_error=1e-4,
-        ).bounds[0].shown
-        for each in (vector_audit.sparse_vector, rare)
-    )  # fmt: skip
-    assert often < 0.25
-    assert 0.74 < seldom <= 0.75

@@ -14,7 +14,6 @@ import sympy
 from audits import user_level_options as audits
 from dpaudit.accountant.account import Account
 from dpaudit.audit.attack import attack
-from dpaudit.audit.likelihood import likelihood_audit
 from dpaudit.audit.suite import Suite
 from dpaudit.curator.curator import Sampler
 from dpaudit.curator.mechanism import Mechanism
@@ -287,20 +286,3 @@ def test_secret_batches_are_never_without_replacement_of_all() -> None:
     program: Any = catalogue.user_level_accelerated_sgd_secret_batches.program
     ((users, constants),) = program.phases
     assert constants.batch < users
-
-
-def test_a_rare_answer_of_a_threshold_test_tells_most() -> None:
-    """The loss of any answer is at most 0.7182 there, by integrals over the noise."""
-    suite = audits.above_threshold
-    (rare,) = suite.also
-    mechanism = options_catalogue.above_threshold
-    assert rare.program is mechanism.program
-    often, seldom = (
-        likelihood_audit(
-            each.program, mechanism.declaration, mechanism.scope, each.neighbours,
-            mechanism.claims, seed=1, shown_error=0.05, decisive_error=1e-4,
-        ).bounds[0].shown
-        for each in (suite, rare)
-    )  # fmt: skip
-    assert often < 0.5
-    assert 0.7 < seldom < 0.7182
