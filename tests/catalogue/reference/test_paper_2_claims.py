@@ -153,6 +153,7 @@ def test_phased_erm(rounds: int, kappa: int, noise: str, composed: float) -> Non
     assert epsilon(node, "1e-6") == pytest.approx(composed, abs=2e-3)
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize(("calls", "printed"), [(2, 1.107), slow(10, 5.133), slow(20, 9.706)])
 def test_repeated_calls_compose_better_than_their_sum(calls: int, printed: float) -> None:
     """2, 10, 20 calls of (1, 1e-6): 1.107, 5.133, 9.706 at as many millionths."""

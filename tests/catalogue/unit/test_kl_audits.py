@@ -40,6 +40,7 @@ def test_kl_spider_s_canary_attains_anchors_and_differences_together() -> None:
     assert 0.92 * MU <= lens(kl.kl_spider_bench, kl.spider_twin, 8_000) <= MU
 
 
+@pytest.mark.quality
 def test_the_solver_s_transcript_and_its_last_output() -> None:
     """The average of the iterates carries about 92% of mu when the projection is inactive."""
     assert 0.93 * MU <= lens(kl.solver_bench, kl.solver_twin, 10_000) <= MU

@@ -53,7 +53,7 @@ def table() -> Iterator[list[str]]:
     yield from printed_table("of the claims in turn")
 
 
-@pytest.mark.first_case("name", by=lambda name: BENCH.suites[name].caught_by)
+@pytest.mark.first_case
 @pytest.mark.long_cases("b12_root_two")
 @pytest.mark.parametrize(
     "name",

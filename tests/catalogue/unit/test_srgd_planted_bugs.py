@@ -118,7 +118,7 @@ def true_mu(name: str) -> str:
     return f"mu {TRUE[name]:.3f}"
 
 
-@pytest.mark.first_case("name", by=lambda name: BENCH.suites[name].caught_by)
+@pytest.mark.first_case
 @pytest.mark.long_cases(
     "b10_two_trees",
     "b12_unnoised_step",

@@ -85,6 +85,7 @@ PULLED = Minimiser(
 )
 
 
+@pytest.mark.quality
 @pytest.mark.long_cases("pulled in a lens")
 @pytest.mark.parametrize("minimiser", [LOGISTIC, PULLED], ids=["alone", "pulled in a lens"])
 def test_ladders_move_by_one_and_two_units(minimiser: Minimiser) -> None:

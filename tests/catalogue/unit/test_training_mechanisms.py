@@ -195,6 +195,7 @@ def test_a_user_counts_with_the_first_records_that_there_are() -> None:
     np.testing.assert_allclose(absent[0], OfUsers(weights).value(dp.Records(values[:4]))[0])
 
 
+@pytest.mark.quality
 def test_users_whose_clip_is_deleted_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(users_of, "clip_rows", lambda rows, radius: np.nan_to_num(rows))
     trials = TRIALS["user_sampled_sgd"]

@@ -318,6 +318,7 @@ def test_a_folder_that_cannot_be_written_is_refused(dpaudit: Invoke, small: Path
     assert "choose another with --out" in dpaudit(*ALL, "--out", "file/deeper", code=2).stderr
 
 
+@pytest.mark.quality
 def test_a_file_that_cannot_be_written_stops_the_run(dpaudit: Invoke, small: Path) -> None:
     """What fails on one certificate would fail on all: the disk is full, a folder is in the way."""
     (small / "reports" / "held.json" / "full").mkdir(parents=True)

@@ -153,6 +153,7 @@ def test_the_page_of_a_certificate_says_what_changed_since_the_one_it_replaces(
     assert compared in page.read_text("utf-8")
 
 
+@pytest.mark.quality
 def test_an_audit_touches_no_data(dpaudit: Invoke, project: Path) -> None:
     path = project / "mechanisms" / "cases.py"
     text = path.read_text()
@@ -236,6 +237,7 @@ def test_verify_says_what_it_confirmed_and_what_it_trusts(dpaudit: Invoke, proje
     assert row["verified"]
 
 
+@pytest.mark.quality
 def test_report_renders_what_verifies(dpaudit: Invoke, project: Path) -> None:
     dpaudit("certify", "held", "--seed", "1")
     page = (project / "reports" / "held.html").read_bytes()
@@ -261,6 +263,7 @@ def test_a_planted_bug_of_the_catalogue_is_a_target(
     assert "conformance broken: variance of" in row["reasons"][0]
 
 
+@pytest.mark.quality
 def test_what_a_project_prints_is_not_in_the_json(dpaudit: Invoke, project: Path) -> None:
     path = project / "mechanisms" / "cases.py"
     text = path.read_text().replace("time.sleep(self.seconds * curator.trials)", "print('running')")

@@ -184,6 +184,7 @@ def test_a_withdrawn_correction_is_no_longer_recommended(office: Path, monkeypat
     assert ledger.state("people").releases[0].errata == ("Corrected: use 'Third' in its place.",)
 
 
+@pytest.mark.quality
 def test_errata_of_a_release_that_was_moved_are_told(office: Path, monkeypatch) -> None:
     unattacked(monkeypatch)
     done("release", "plan.toml", "--data", "people.csv", "--out", "a")

@@ -150,6 +150,7 @@ def test_the_gate_opens_each_certificate_once(
     assert watched.opened == 1
 
 
+@pytest.mark.quality
 def test_a_page_s_certificate_before_is_opened_once(bench: Bench) -> None:
     """One that is reported itself, under another name as well, and one that only lies beside."""
     for name, year in (("before", 2001), ("beside", 2000)):

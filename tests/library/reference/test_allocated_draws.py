@@ -63,6 +63,7 @@ def test_all_slots_are_a_composition() -> None:
         assert float(every.lower) == pytest.approx(float(composed.lower), rel=1e-5)
 
 
+@pytest.mark.quality
 def test_one_draw_is_what_is_meant_without_a_number() -> None:
     leaf = dp.Gaussian("gradient", 3)
     plain, counted = (

@@ -138,6 +138,7 @@ def test_round_off_of_a_loss_distribution_is_found(delta: str, truth: str) -> No
     assert f"epsilon >= {truth}" in disagrees(node, ADD_REMOVE, Fraction(delta), answer)
 
 
+@pytest.mark.quality
 def test_round_off_under_sampling_is_found() -> None:
     """DP-SGD, sigma 1, rate .01, 10^4 steps, delta 1e-12: seen 10.2988 and 10.3197."""
     event = d.SelfComposedDpEvent(d.PoissonSampledDpEvent(0.01, d.GaussianDpEvent(1.0)), 10_000)

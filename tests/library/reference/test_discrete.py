@@ -119,6 +119,7 @@ def test_an_outcome_of_one_side_is_infinite(calculus: Any) -> None:
     assert step.attained
 
 
+@pytest.mark.quality
 def test_truncated_noise_of_a_large_or_symbolic_move() -> None:
     node = TruncatedDiscreteLaplace("a", 60, 1200, MAX_KINKS + 22)
     losses = fold(PROFILE, node)

@@ -63,6 +63,7 @@ def test_a_mixture_of_two_is_a_sample() -> None:
     assert DpauditAccountant().compose(event).get_epsilon(1e-5) == pytest.approx(theirs, abs=3e-4)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("place", range(4))
 def test_it_is_above_their_optimistic_estimate(place: int) -> None:

@@ -135,6 +135,7 @@ def constants(epsilon: float, delta: float) -> tuple[Fraction, int, Fraction]:
     return Fraction(str(epsilon)) / 2, kappa, Fraction(str(round(z, 6)))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("epsilon", "delta", "kappa", "exact", "least"), CLAIMS)
 def test_the_printed_claim_holds_with_room(
     epsilon: float, delta: float, kappa: int, exact: float, least: float
@@ -278,6 +279,7 @@ CHECKED = [
 ]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("node", CHECKED, ids=lambda n: n.head[:50])
 @pytest.mark.parametrize("delta", ["1e-2", "1e-6", "1e-7"])
 def test_the_checker_confirms_both_ends_and_no_smaller_number(node: Node, delta: str) -> None:

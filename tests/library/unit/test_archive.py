@@ -83,6 +83,7 @@ def verified(path: Path, *more: object, code: int = 0) -> dict[str, Any]:
     return row
 
 
+@pytest.mark.quality
 def test_an_archive_is_verified_offline_with_its_signature(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -152,6 +152,7 @@ def test_fourier_transforms_are_numpys(count: int) -> None:
     np.testing.assert_allclose(back.tolist()[: count - 3], values, atol=1e-14)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("count", [48, 1000, 4096])
 def test_turns_of_fourier_transforms_are_the_nearest_floats(count: int) -> None:
     """The checker's bound of a transform's error has room for no worse ones."""

@@ -83,6 +83,7 @@ def upper(pair: Pair, epsilon: float) -> float:
         return float(pair.delta(flint.arb(epsilon).exp()).upper())
 
 
+@pytest.mark.quality
 def test_no_ranking_of_any_run_has_a_larger_delta() -> None:
     """26,000 of these were above what all rankings reach, in a longer search; some are reached."""
     nearest = 0.0
@@ -145,6 +146,7 @@ SAMPLED = Mixed(Normal(F(1, 2)), F(1, 2))
 COMPOSED = product([(SAMPLED, F(1)), (Mixed(Normal(F(1, 10**6)), F(1, 2)), F(1))])
 
 
+@pytest.mark.quality
 @pytest.mark.long_cases("<lambda>1")
 @pytest.mark.parametrize(
     "of", [lambda run: Best(run, F(1, 10), F(2)), lambda run: BestOfPoisson(run, F(9))]

@@ -101,6 +101,7 @@ def test_nan_infinity_and_text_are_outcomes() -> None:
         assert audit(mechanism).verdict is Verdict.REFUTED, yes
 
 
+@pytest.mark.quality
 def test_exceptions_that_depend_on_the_data_are_outcomes() -> None:
     def raises(data: float, rng: Generator, size: int) -> Any:
         if data and rng.random() < 0.9:

@@ -205,6 +205,7 @@ def test_low_bits_of_plain_samplers_are_seen_where_bits_are_asked_for() -> None:
     assert audit(plain).verdict is Verdict.INCONCLUSIVE
 
 
+@pytest.mark.quality
 def test_what_low_bits_would_refute_is_a_note_without_a_verdict() -> None:
     def plain(data: float, rng: Generator, size: int) -> Any:
         return data + rng.laplace(0, 1, size)
@@ -235,6 +236,7 @@ def test_an_own_attack_is_used() -> None:
         audit(laplace(0.5), attack=lambda x: 1.0)
 
 
+@pytest.mark.quality
 def test_rare_outputs_of_the_data_itself() -> None:
     """Found with probability 0.9 or more: 60 of 200,000 draws a side are the secret."""
 

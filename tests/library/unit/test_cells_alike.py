@@ -79,7 +79,7 @@ def beside(values: list[Any]) -> Cells:
     return {"k": values, "x": [1] * len(values)}
 
 
-@pytest.mark.first_case("kind")
+@pytest.mark.first_case
 @pytest.mark.long_cases(
     *(
         f"{n}-{kind}"

@@ -204,6 +204,7 @@ def misjudged(validator: Any, example: Json) -> list[str]:
     return found
 
 
+@pytest.mark.quality
 def test_a_verifier_refuses_what_the_plain_validator_refuses(
     validator: Any, example: Json, monkeypatch: pytest.MonkeyPatch
 ) -> None:

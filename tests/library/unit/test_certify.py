@@ -306,6 +306,7 @@ def test_a_released_value_is_written_as_it_is(value: Any) -> None:
     accept(found.certificate)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     "metrics",

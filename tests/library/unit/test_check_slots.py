@@ -44,6 +44,7 @@ def two_slots(m: float, x: float) -> float:
     return float(density @ above)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(("noise", "epsilon"), [("1", 0.5), ("2", 0.3), ("1/2", 3.0), ("5", 0.05)])
 def test_two_slots_are_next_to_their_quadrature_and_below(noise: str, epsilon: float) -> None:

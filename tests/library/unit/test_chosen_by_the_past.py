@@ -179,7 +179,7 @@ SIDES = {accounted: (profile_module, event_rules), checked: (composed_theorem, e
 
 
 @pytest.mark.long_cases("a partition chosen by a count-accounted")
-@pytest.mark.first_case("upper")
+@pytest.mark.first_case
 @pytest.mark.parametrize("upper", SIDES)
 @pytest.mark.parametrize("name", NODES)
 def test_no_bound_is_below_the_worst_choice(name: str, upper: Any) -> None:

@@ -154,6 +154,7 @@ def far(true: Any, rows: Sequence[Any]) -> list[Any]:
     return [r for r in counts if abs(r.value - true.get(r.keys, 0)) > 2 * r.error]
 
 
+@pytest.mark.quality
 def test_chosen_pairs_are_counted_in_the_same_release() -> None:
     """Rows of the two pairs that were chosen, each beside its own counts, within their margins."""
     true, rows = drawn(chosen_and_counted())

@@ -277,6 +277,7 @@ def test_ranges_of_counts_and_functions() -> None:
     assert set(checked.values.values()) == {"2"}
 
 
+@pytest.mark.quality
 def test_refuting_values_keep_every_parameter_valid() -> None:
     """A noise multiplier 2 - x is no counterexample at x = 10, nor rho - 5 a claim at rho = 1."""
     checked = check(ZCDP(100), Gaussian("a", 2 - x))

@@ -110,6 +110,7 @@ def test_more_reports_hide_no_less() -> None:
     assert not crowd_at_least(pairs[1], F(1, 10**20), DELTA)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     ("reports", "level"),

@@ -115,6 +115,7 @@ def test_moves_of_several_coordinates_are_dominated_too(kind: Any) -> None:
             assert 0.99 * delta <= found.lower <= delta * (1 + 1e-9)
 
 
+@pytest.mark.quality
 def test_four_coordinates_reach_what_one_does_not() -> None:
     """7 is 4, 1, 1 and 1: one coordinate moved by 2 gave .769 and no more."""
     bound = dp.account(Gauss("t", 1, 90, 0, 7), SCOPE).epsilon("1e-5")

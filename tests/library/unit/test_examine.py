@@ -565,6 +565,7 @@ def test_a_row_changed_is_sought_in_the_kinds_that_were_known() -> None:
         assert len(kinds) == len(anew.distinct()[0])
 
 
+@pytest.mark.quality
 def test_other_records_are_walked_however_much_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """A private radius shows on other records alone, and a hundred thousand use up the work."""
     monkeypatch.setattr(examination, "OTHERS", 0.0)

@@ -297,6 +297,7 @@ def guarded(rows: Any) -> Any:
     return plain(rows, rows[:, 0] > 3, 1)
 
 
+@pytest.mark.quality
 def test_conditions_that_no_record_decides_are_left_out() -> None:
     assert examine(mechanism("guarded", Counts(guarded), "zero_out"), seed=1, seconds=4).unmet == ()
 
@@ -350,6 +351,7 @@ def conjunction_of_one(rows: Any) -> Any:
     return plain(rows, (rows[:, 0] == 3) & (rows[:, 1] == 12), 20)
 
 
+@pytest.mark.quality
 def test_the_program_is_put_back() -> None:
     before = never.__code__
     examine(mechanism("never", Counts(never), "zero_out"), seed=1, seconds=2)

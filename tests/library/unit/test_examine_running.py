@@ -219,7 +219,7 @@ def test_a_program_that_exits_on_some_records_is_flagged() -> None:
     assert any("fail" in finding.detail for finding in found.broken)
 
 
-@pytest.mark.first_case("again")
+@pytest.mark.first_case
 @pytest.mark.parametrize("adjacency", [Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE])
 @pytest.mark.parametrize("again", [1, examination.DRAWN_AGAIN])
 def test_hooks_that_make_other_shapes_each_time_are_no_error(

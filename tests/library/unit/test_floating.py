@@ -90,6 +90,7 @@ EXACT = [
 ]
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     "noise",

@@ -151,6 +151,7 @@ def test_a_crash_is_repeated_with_the_same_seed_and_said(tmp_path: Path) -> None
     assert "assumes that crashes do not depend on the data" in found.details
 
 
+@pytest.mark.quality
 def test_crashes_are_repeated_a_few_times_only() -> None:
     mechanism = Command(program("os.abort()"))
     with pytest.raises(InvalidParameter, match="ended by SIGABRT, and so did every other call"):

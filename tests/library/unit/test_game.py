@@ -195,6 +195,7 @@ def test_one_round_is_exact_and_a_whole_batch_is_its_child() -> None:
     assert whole.upper == dp.account(noisy, REPLACED).epsilon("1e-5").upper
 
 
+@pytest.mark.quality
 def test_two_rounds_are_those_of_enumerated_mechanisms() -> None:
     """Every triangle of 17 as outcomes on a plane of squares: the game by sums over all outcomes.
 

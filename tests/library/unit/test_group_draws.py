@@ -149,6 +149,7 @@ def run(size: int, times: int = 1000) -> dp.Node:
     return dp.Group(dp.Repeat(dp.PoissonSampled(dp.Gaussian("g", 2), F(1, 100)), times), size)
 
 
+@pytest.mark.quality
 def test_groups_of_a_training_run_grow_with_their_size_and_are_tight() -> None:
     bounds = [dp.account(run(size), SCOPE).epsilon("1e-5") for size in (1, 2, 5)]
     assert [float(b.upper) for b in bounds] == sorted(float(b.upper) for b in bounds)

@@ -99,7 +99,7 @@ def test_contracts_hold(checkout: Path) -> None:
     assert "0 broken" in result.stdout
 
 
-@pytest.mark.first_case("contract")
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("importer", "line", "contract"),
     [

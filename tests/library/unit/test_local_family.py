@@ -235,6 +235,7 @@ PARTS = np.array([[1 + (math.exp(4) - 1) * ((j - v) % 6 < 2) for j in range(6)] 
 THIRDS = PARTS / PARTS.sum(1, keepdims=True)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     ("child", "laws"),

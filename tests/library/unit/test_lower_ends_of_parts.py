@@ -79,6 +79,7 @@ def test_alternatives_are_chosen_alike_and_a_checker_agrees() -> None:
 # --- factors of products --------------------------------------------------------------------------
 
 
+@pytest.mark.quality
 def test_rounds_that_are_played_are_no_less_beside_noise() -> None:
     alone = profiles.epsilon_interval(ROUNDS, DELTA)
     both = profiles.epsilon_interval(WITH_NOISE, DELTA)

@@ -165,6 +165,7 @@ def english(page: str, spoken: str) -> set[str]:
     return {html.unescape(cell).strip() for cell in cells} & known
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("spoken", LANGUAGES)
 def test_what_is_not_stated_is_said_in_each_language(spoken: str) -> None:
     for name, page in pages(spoken).items():

@@ -124,6 +124,7 @@ def test_beyond_all_finite_losses_delta_is_what_is_told(rounds: int) -> None:
     assert told * (1 - 1e-9) <= uppers[-1] <= uppers[0] <= told * (1 + 1e-3)
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize("rho", [50, pytest.param(300, marks=pytest.mark.quality)])
 def test_much_concentrated_loss_has_a_profile(rho: int) -> None:
     """No order in floats is best far below rho: it was refused.  Gaussian noise is less private."""

@@ -319,6 +319,7 @@ def test_conversions_at_their_witnesses_are_accepted(calculus: str) -> None:
     assert [len(names) for names in rests_on.values()] == [1]
 
 
+@pytest.mark.quality
 @needs_coq
 @pytest.mark.parametrize(
     "node",

@@ -52,7 +52,7 @@ def written(path: Path, lines: list[str], end: str = "\n") -> Path:
     return path
 
 
-@pytest.mark.first_case("row")
+@pytest.mark.first_case
 @pytest.mark.parametrize("beginning", BEGINNINGS)
 @pytest.mark.parametrize("row", ["1,a", "#1,a", '"x\ny",b', "'1',a", '"a ""b""",a', "1,", "#,b"])
 def test_one_row_more_moves_a_count_by_one(beginning: str, row: str, tmp_path: Path) -> None:

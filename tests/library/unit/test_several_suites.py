@@ -63,6 +63,7 @@ def test_each_is_an_audit_of_its_own() -> None:
     assert sum("stand-in" in text for text in caveats) == 2
 
 
+@pytest.mark.quality
 def test_a_further_one_decides_too() -> None:
     tight = replace(CASE, claims=(dp.Claim(dp.GDP("0.1"), by="a test"),))
     further = replace(suite(1.0), trials=60_000)

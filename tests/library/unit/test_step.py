@@ -259,6 +259,7 @@ def test_noise_without_a_seed_is_audited_by_means() -> None:
     assert dp.audit_step(SecureAndSmall, records(), noise_multiplier=NOISE).faults
 
 
+@pytest.mark.quality
 def test_a_step_that_refuses_no_records_is_checked_on_one_and_it_is_said() -> None:
     found = dp.audit_step(RefusesEmpty, records(), noise_multiplier=NOISE)
     assert not found.faults

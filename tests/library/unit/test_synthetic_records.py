@@ -119,6 +119,7 @@ def test_the_bound_of_each_margin_holds_in_nineteen_of_twenty() -> None:
     assert outside.max() <= 20
 
 
+@pytest.mark.quality
 def test_counts_of_the_plan_are_used_and_only_missing_pairs_are_added() -> None:
     edges = {"age": [20, 60]}
     items = [

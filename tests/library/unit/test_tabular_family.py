@@ -259,6 +259,7 @@ town = {{ kind = "text" }}
     return int(leaves["g"].threshold), {label: v**0.5 for label, v in variances.items()}
 
 
+@pytest.mark.quality
 def test_a_plan_takes_the_part_of_delta_that_shows_the_smallest_groups() -> None:
     """89 of 200 towns of Zipf's sizes, where a tenth of delta shows 87 and most of it fewer."""
     chosen, (deviation,) = shown_from()[0], shown_from()[1].values()

@@ -157,6 +157,7 @@ def plant(patch: pytest.MonkeyPatch, node_type: type[Node], bug: Plant) -> None:
             patch.setitem(calculus._others, node_type, tuple(wrong[1:]))
 
 
+@pytest.mark.first_case
 @pytest.mark.long_cases(
     "_event-zero_out-ProposeTestRelease-plant",
     "_points-replace_one-ProfilePoints-half_the_points",

@@ -29,7 +29,7 @@ from tests.support.likelihood import (
 AT = Sought("epsilon", 1e-5)
 
 
-@pytest.mark.first_case("name")
+@pytest.mark.first_case
 @pytest.mark.parametrize("delta", ["1e-2", "1e-5", "1e-15"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_few_bounds_are_above_the_truth_and_most_are_near(name: str, delta: str) -> None:
