@@ -3,8 +3,9 @@
 An examination's work is a count of numbers that its queries read, and its stages have shares of it:
 with less, each of them runs, and tries fewer data sets.  The bugs that the tests of ``FILES`` plant
 are found with ``SHARE`` of the work.  ``@pytest.mark.whole_work`` names the tests of which this is
-not true, and tests marked ``quality`` have all of the work, too.  ``make quality`` runs those
-that do less once more with all of it (``DPAUDIT_WHOLE_WORK=1``).
+not true, and tests marked ``quality`` have all of the work, too.  A property draws one of
+``EXAMPLES`` of its examples, by the same markers.  ``make quality`` runs those that do less once
+more with all of it (``DPAUDIT_WHOLE_WORK=1``).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ FILES = tuple(
         "individual_family",
     )
 )  # fmt: skip
-EXAMPLES = 4  # a property draws one of so many of its examples: bugs are found by the first few
+EXAMPLES = 4  # a property draws one of so many of its examples, in a third of the time
 FEWEST = 8  # examples that a property draws at least, if it has so many
 ALL = "DPAUDIT_WHOLE_WORK"  # environment variable: "1" runs these tests with all of the work
 
