@@ -379,6 +379,11 @@ BUGS: dict[str, Planted] = {
         "self.center, self.width = self.features.mean(0), self.features.std(0)",
         ("outside_the_batch",),
     ),
+    "NumPy: noise that grows as the root of the batch": Planted(
+        NUMPY, "self.rng.normal(0, NOISE * CLIP, total.size)",
+        "self.rng.normal(0, NOISE * CLIP * max(1, len(features)) ** 0.5, total.size)",
+        ("noise_by_records",),
+    ),
     "NumPy: batches less the mean of all records": Planted(
         NUMPY, "        self.features, self.labels = records.features, records.labels\n",
         "        self.features, self.labels = records.features, records.labels\n"

@@ -46,6 +46,7 @@ from dpaudit.membership.step.runs import (
 
 _SECONDS = 0.25  # of repeating steps on one batch
 _REPEATS = (16, 400)  # fewest and most repetitions of a step
+_MORE = 8  # times as many, where a difference may be by chance
 _STEPS = 3  # a step with the record, and two without records
 _QUIET = 16  # records of the usual batch
 _SIZES = 32  # numbers of updates whose sizes are compared
@@ -202,11 +203,11 @@ class Check:
 
     # --- noise -----------------------------------------------------------------------------------
 
-    def _sampled(self, batches: list[Batch]) -> Noise:
+    def _sampled(self, batches: list[Batch], times: int = 1) -> Noise:
         started = clock.seconds()
         self.observed(batches, 2)
         each = max(clock.seconds() - started, 1e-6)
-        repeats = int(np.clip(_SECONDS / each, *_REPEATS))
+        repeats = times * int(np.clip(_SECONDS / each, *_REPEATS))
         samples = np.stack([self.observed(batches, 100 + k) for k in range(repeats)])
         return Noise.of(samples, self.runner.spans)
 
@@ -337,9 +338,10 @@ class Check:
     ) -> None:
         """Test a record in a step without others, or with one, and the steps after it."""
         largest = effective[_last_largest([self._size(effect) for _, effect in effective])][0]
-        moved = self._sampled([self.base + largest, *[self.base] * (_STEPS - 1)])
+        pair = [[first, *[self.base] * (_STEPS - 1)] for first in (self.base, self.base + largest)]
+        moved = self._sampled(pair[1])
         if not self._aligned(moved, 0):
-            self._unpaired(moved, self.noise)
+            self._unpaired((self.noise, moved), pair)
             return
         mus = [self.noise.mu(effect, self.error) for _, effect in effective]
         worst = _last_largest(mus)
@@ -350,7 +352,7 @@ class Check:
         if self._reused():
             return
         if not all(self._aligned(moved, step) for step in range(1, _STEPS)):
-            self._unpaired(moved, self.noise)
+            self._unpaired((self.noise, moved), pair)
             return
         if self.base is self.none and self._exceeds(mu := self._repeated(probe)):
             self._named_sequence(mu)
@@ -427,7 +429,7 @@ class Check:
             again.append(second - first)
         exact = any(self._alike(effect_again, effect) for effect_again in again)
         if not (exact and self._aligned(without, step) and self._aligned(moved, step)):
-            self._unpaired(moved, without, record)
+            self._unpaired((without, moved), pair, record)
         elif self._exceeds(mu := without.mu(effect, self.error)):
             self._named_crowd(record, mu)
 
@@ -644,26 +646,42 @@ class Check:
             named(self.places.ran([self.usual]), *SUMS),
         )
 
-    def _unpaired(self, moved: Noise, without: Noise, crowded: Batch | None = None) -> None:
+    def _unpaired(
+        self, noises: tuple[Noise, Noise], pair: list[list[Batch]], crowded: Batch | None = None
+    ) -> None:
         """Effects where each run draws other noise: on means, and on the size of the noise.
 
-        ``crowded``: the record, where it is one of several.
+        ``noises``: of two sequences of steps, ``pair``, the second with a record more, ``crowded``,
+        where it is one of several.  Sizes that may differ by chance are looked at a second time.
         """
+        if self._apart_by_chance(*noises, crowded):
+            without, moved = (self._sampled(batches, _MORE) for batches in pair)
+            self._apart_by_chance(without, moved, crowded)
+        words = (
+            "effects are means of runs with different noise, which are less sharp: noise does not "
+            "follow the seed, or the records decide how much is drawn"
+        )
+        if words not in self.notes:
+            self.notes.append(words)
+
+    def _apart_by_chance(self, without: Noise, moved: Noise, crowded: Batch | None) -> bool:
+        """Add a fault where means or sizes differ by too much; or say whether sizes may do so."""
+        error = self.error / 2  # of each of two looks
         count = min(len(moved.samples), len(without.samples))
         # Runs of unlike seeds, so that the differences are those of independent runs.
         pairs = moved.samples[:count], np.roll(without.samples[:count], 1, axis=0)
-        mean = _projected((pairs[0] - pairs[1]).reshape(count, -1), self.error)
+        mean = _projected((pairs[0] - pairs[1]).reshape(count, -1), error)
         sizes = [
             np.log(np.square(part - part.mean(axis=0)).sum(axis=2).clip(min=_NOTHING))
             for part in pairs
         ]
         changes = (sizes[0] - sizes[1]).T[..., None]
-        scale = max(_projected(change, self.error / _STEPS) for change in changes)
+        scale = max(_projected(change, error / _STEPS) for change in changes)
         if self._exceeds(scale):
             self.add(
                 "noise_by_records",
-                "how much noise is added depends on the records, as where it follows their norms: "
-                f"{self._ratio(scale)}",
+                "how much noise is added depends on the records, as where it follows their norms "
+                f"or their number: {self._ratio(scale)}",
                 named(self.places.ran([self.usual]), *STATISTICS) or self.places.noise(),
             )
         elif self._exceeds(mean):
@@ -675,12 +693,9 @@ class Check:
                     f"noise is too small for what a record moves: {self._ratio(mean)}",
                     self.places.noise() or self.places.clip(),
                 )
-        words = (
-            "effects are means of runs with different noise, which are less sharp: noise does not "
-            "follow the seed, or the records decide how much is drawn"
-        )
-        if words not in self.notes:
-            self.notes.append(words)
+        else:
+            return max(_projected(change, 1.0) for change in changes) > self.limit
+        return False
 
     # --- what lies outside of the batch ----------------------------------------------------------
 
@@ -843,14 +858,17 @@ def _projected(differences: FloatArray, error: float) -> float:
     """A lower bound on the mean's length in deviations of one run, (repeats, d) differences.
 
     The direction is that of the first half's mean, in units of each coordinate's deviation; the
-    second half is projected on it.
+    second half is projected on it.  One number has two directions, and all of its differences.
     """
     half = len(differences) // 2
-    scale = differences[:half].std(axis=0)
-    scale[scale == 0] = 1.0
-    direction = differences[:half].mean(axis=0) / scale**2
-    direction /= np.linalg.norm(direction) or 1.0
-    along = differences[half:] @ direction
+    if differences.shape[1] == 1:
+        along, error = differences[:, 0] * np.sign(differences.mean()), error / 2
+    else:
+        scale = differences[:half].std(axis=0)
+        scale[scale == 0] = 1.0
+        direction = differences[:half].mean(axis=0) / scale**2
+        direction /= np.linalg.norm(direction) or 1.0
+        along = differences[half:] @ direction
     count, spread = len(along), float(along.std(ddof=1))
     if spread == 0:
         return np.inf if along.any() else 0.0
