@@ -397,20 +397,18 @@ class _TooLong(InvalidParameter):
 class _Limited(Sampler):
     """Stops a run that takes too long, by counts alone: whatever the machine, it is the same.
 
-    A run that declares too many releases does not begin.
+    A run that declares too many releases does not begin.  ``lengths``: of the releases, by label,
+    found by the first run of a program: later ones rehearse nothing.
     """
 
     independent = True  # a coin that its runs would share is refused
     releases = 0
     reads = 0
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
+    def __init__(self, *arguments: Any, lengths: dict[str, int], **named: Any) -> None:
         super().__init__(*arguments, **named)
+        self._dimensions = lengths
         self._require_short(sum(label.declared_uses or 0 for label in self.entitlements))
-
-    def like(self, other: _Limited) -> None:
-        """Take the lengths of releases from another run of one program: nothing is rehearsed."""
-        self._dimensions.update(other._dimensions)
 
     def _require_short(self, releases: int) -> None:
         if releases > MOST_RELEASES or self.reads > MOST_READS:
@@ -430,14 +428,12 @@ def _models(
     method: Method, made: Mechanism, records: Records, runs: int, seed: Sequence[int]
 ) -> Array:
     """The models of independent runs, (runs, d): all at once where no public coin is shared."""
-    samplers: list[_Limited] = []
+    lengths: dict[str, int] = {}
 
     def drawn(trials: int, own: Sequence[int]) -> Array:
         rng = np.random.default_rng(list(own))
-        sampler = _Limited(made.declaration, made.scope, records, rng=rng, trials=trials)
-        for before in samplers[-1:]:
-            sampler.like(before)
-        samplers.append(sampler)
+        given = (made.declaration, made.scope, records)
+        sampler = _Limited(*given, rng=rng, trials=trials, lengths=lengths)
         return np.asarray(method.model(made.program.run(sampler)))
 
     try:
