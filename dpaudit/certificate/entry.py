@@ -79,7 +79,14 @@ class Certificate:
 
     def __str__(self) -> str:
         each = "; ".join(f"{row.claim} {row.verdict}" for row in self.claims)
-        return f"{self.name}: {each}"
+        return "; ".join(filter(None, (f"{self.name}: {each}", self._reason)))
+
+    @property
+    def _reason(self) -> str:
+        """The first reason why it is not certified; "" where it is."""
+        certified = self.verdict.startswith("certified")
+        reasons: list[str] = self.content["predicate"]["verdict"]["reasons"]
+        return "" if certified or not reasons else reasons[0]
 
     def __repr__(self) -> str:
         return f"Certificate({self.name}, {self.verdict})"
@@ -88,7 +95,7 @@ class Certificate:
         from dpaudit.report.notebook import card
 
         rows = [(row.claim, row.accounted, row.attacked, row.verdict) for row in self.claims]
-        caption = f"{self.name}: {self.verdict}"
+        caption = "; ".join(filter(None, (f"{self.name}: {self.verdict}", self._reason)))
         return card(caption, rows, head=("claim", "accounted", "attacked", "verdict"))
 
 

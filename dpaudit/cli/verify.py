@@ -106,7 +106,8 @@ def verify(
     """Re-derive certificates from their witnesses, without the accountant.
 
     A separate process reads each file; it imports neither the accountant nor any rule.  An archive
-    of `dpaudit report --format archive` is verified with every file in it.
+    of `dpaudit report --format archive` is verified with every file in it, and so is the folder of
+    a release.
     """
     from dpaudit.certificate.errata import errata_of
     from dpaudit.certificate.policy import LEAST, read_policy
@@ -123,6 +124,8 @@ def verify(
     least = require or (LEAST if rules is None else VERDICTS[0])
     rows = []
     unpacked = click.get_current_context().with_resource(ExitStack())
+    folders = {inner: folder for folder in files for inner in _certificates_in(folder)}
+    files = tuple(inner for path in files for inner in _certificates_in(path) or (path,))
     archives = {path: _archive(path, unpacked) for path in files}
     places = {
         archive_found.certificate: path
@@ -143,7 +146,8 @@ def verify(
         if archive is not None:
             row = {**row, "file": f"{places[verified.file.path]}: {verified.file.path.name}"}
             missing += [("bytes", text) for text in archive.faults]
-        folder = published or (None if archive is None else archive.published)
+        in_archive = None if archive is None else archive.published
+        folder = published or folders.get(verified.file.path) or in_archive
         if row["verified"]:
             errata = errata_of(verified.file.path)
             missing += [("required", f"an erratum stands beside it: {text}") for text in errata]
@@ -177,6 +181,13 @@ def verify(
 def tomorrow() -> str:
     """The time in a day, as certificates write theirs: clocks of other places may be ahead."""
     return (datetime.now(UTC) + timedelta(days=1)).isoformat()
+
+
+def _certificates_in(folder: Path) -> tuple[Path, ...]:
+    """The certificates of a release in its folder, ``certificate/NAME.json``; none elsewhere."""
+    from dpaudit.certificate.archive import is_archive
+
+    return () if is_archive(folder) else tuple(sorted(folder.glob("certificate/*.json")))
 
 
 def _archive(path: Path, unpacked: ExitStack) -> Archive | None:

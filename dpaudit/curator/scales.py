@@ -26,7 +26,8 @@ def scaled(
     if query.norm != kernel.norm:
         raise InvalidParameter(
             f"release {label!r}: {kernel.__name__} needs a query bounded in {kernel.norm}, "
-            f"not {query.norm}"
+            f"not {query.norm}; state norm={kernel.norm!r} if its sensitivity holds in that norm "
+            "(for one number all norms agree)"
         )
     bound = np.asarray(query.sensitivity(among[0].adjacency, among[1]), dtype=np.float64)
     if bound.shape not in ((), (1,), (trials,)):

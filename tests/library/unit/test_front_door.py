@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -265,6 +266,18 @@ def test_a_false_claim_is_refuted_and_a_changed_certificate_rejected() -> None:
     changed["predicate"]["claims"][0]["verdict"] = "certified"
     with pytest.raises(dp.DpauditError, match="changed"):
         dp.verify(changed)
+
+
+def test_a_program_in_the_wrong_norm_says_so_where_it_is_printed() -> None:
+    class Counted(Count):
+        def run(self, curator: dp.Curator) -> object:
+            return curator.release("count", dp.Statistic(lambda rows: rows[:, 0].sum(), 1))
+
+    case = replace(counted("1"), program=Counted(), records=None)
+    certificate = dp.certify(case, seed=1)
+    assert certificate.verdict == "unconfirmed"
+    for shown in (str(certificate), certificate._repr_html_()):
+        assert "needs a query bounded in l1, not l2; state norm=" in shown
 
 
 def test_an_attack_alone_leaves_the_data() -> None:
