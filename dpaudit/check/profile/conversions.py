@@ -65,7 +65,7 @@ LEFT_OUT, SMALLEST = 1e-9, 1e-290
 # Powers of 2 from one such mass to the next, so that questions of several deltas share the nodes
 # at which a profile is computed.
 BETWEEN_TAILS = 13
-SMALLEST_STEP, LARGEST_STEP = 1e-9, 10
+SMALLEST_STEP, LARGEST_STEP = 1e-12, 10
 MOST_FACTORS = 10**10  # rounds of one kind: floats hold the number exactly
 # How much coarser than the witness's steps are tried first, and up to what.
 COARSENINGS, COARSEST = (1024, 256, 64, 16, 4), Fraction(1, 64)

@@ -110,7 +110,7 @@ def delta_bound(
     Errors: NotConfirmed for a tilt or a size that cannot be computed with.
     """
     h = float(step)
-    if not (1e-6 < tilt < LARGEST_TILT and 1e-9 < h < 10 and tilt * h < 500):
+    if not (1e-6 < tilt < LARGEST_TILT and 1e-12 < h < 10 and tilt * h < 500):
         raise NotConfirmed("tilt or step")
     tilted = [_tilted(nodes, times, h, tilt) for nodes, times in factors]
     moved = sum(t.times * t.nodes.shift for t in tilted) * 1.001

@@ -27,7 +27,7 @@ from dpaudit.pairs import Mixed, Normal
 
 Factors = Sequence[tuple[Nodes, int]]
 TILTS = (1.000001e-6, 1.8e-6, 4e-6, 1e-4, 1e-2, 0.5, 1.0, 7.0, 1e2, 1e4, 1e6, 9.99e6)
-STEPS = (1.0000001e-9, 1e-7, 1e-4, 2.0**-10, 0.03, 0.9, 9.99)
+STEPS = (1.0000001e-12, 1e-11, 1e-9, 1e-7, 1e-4, 2.0**-10, 0.03, 0.9, 9.99)
 
 
 def exact(number: Fraction) -> Any:
@@ -70,7 +70,7 @@ def random_factor(draw: random.Random, h: float, tilt: float) -> Nodes:
 
 
 def random_case(draw: random.Random) -> tuple[Factors, Fraction, float, Fraction]:
-    h = draw.choice(STEPS) if draw.random() < 0.7 else 10 ** draw.uniform(-8.9, 0.9)
+    h = draw.choice(STEPS) if draw.random() < 0.7 else 10 ** draw.uniform(-11.9, 0.9)
     tilt = draw.choice(TILTS) if draw.random() < 0.7 else 10 ** draw.uniform(-5.9, 6.9)
     tilt = min(tilt, 499 / h)
     step = Fraction(h)

@@ -133,6 +133,17 @@ def test_atoms_of_rare_noise_are_put_next_to_nodes(
     assert not confirm_lower(pair, found.lower, F(delta), found.lower_witness)
 
 
+def test_steps_below_a_billionth_are_computed_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Losses of a millionth need them: without them the lower end is refused."""
+    pair, delta = product([(Mixed(LaplaceShift(F(10, 103)), F("3.29e-6")), F(8202))]), F(1, 10**8)
+    found = epsilon_interval(pair, delta)
+    assert confirm_upper(pair, found.upper, delta, found.upper_witness)
+    assert confirm_lower(pair, found.lower, delta, found.lower_witness)
+    assert not confirm_lower(pair, found.upper * F(1001, 1000), delta, found.lower_witness)
+    monkeypatch.setattr(conversions, "SMALLEST_STEP", 1e-9)
+    assert not confirm_lower(pair, found.lower, delta, found.lower_witness)
+
+
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_step_of_atoms_is_a_little_smaller_and_loses_less(swapped: bool) -> None:
     """In either direction the losses of atoms lie beyond their nodes by less of a cell."""
