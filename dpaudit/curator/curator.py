@@ -28,7 +28,7 @@ from dpaudit.curator.scales import require_neutral, scaled
 from dpaudit.errors import Dependent, Diverged, InvalidParameter, Undeclared
 from dpaudit.kernels.base import Search, Session
 from dpaudit.kernels.batches import Places, batches_of, in_slot
-from dpaudit.kernels.query import Array, Query, Records
+from dpaudit.kernels.query import Array, Query, Records, as_numbers
 from dpaudit.nodes import Node
 from dpaudit.scope import Adjacency, Scope, Trust
 
@@ -479,7 +479,8 @@ class Curator(ABC):
         """The noise-free value, shape (trials, d); a record can cause no warning."""
         with np.errstate(all="ignore"):
             raw = request.query.value(records or request.records, chosen)
-        value = np.asarray(raw, dtype=np.float64)
+        kind = type(request.query).__name__
+        value = as_numbers(raw, f"release {request.label!r}: its query, {kind},")
         if value.ndim != 2 or value.shape[0] not in (1, self.trials):
             raise InvalidParameter(
                 f"release {request.label!r}: its query has shape {value.shape}; "

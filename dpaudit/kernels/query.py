@@ -211,6 +211,18 @@ class Query(Protocol):
         """How far one unit moves the value in ``norm``, shape (trials,) or (); ``size`` rows."""
 
 
+def as_numbers(returned: Any, who: str) -> Array:
+    """What a query or a part of it returned, as an array.
+
+    Errors: InvalidParameter naming who returned it, and its type, where it is none of numbers.
+    """
+    try:
+        return np.asarray(returned, dtype=np.float64)
+    except (TypeError, ValueError):
+        kind = type(returned).__name__
+        raise InvalidParameter(f"{who} returned {kind}: expected an array of numbers") from None
+
+
 def clip_rows(rows: Array, radius: Array, norm: Norm = "l2") -> Array:
     """Rows scaled down to norm at most ``radius``; a row that is not finite becomes zero.
 
@@ -403,7 +415,8 @@ class ClippedMean:
 
     def _clipped(self, values: Array) -> Array:
         with np.errstate(all="ignore"):
-            rows = np.asarray(self.per_record(values), dtype=np.float64)
+            name = getattr(self.per_record, "__qualname__", type(self.per_record).__name__)
+            rows = as_numbers(self.per_record(values), f"per_record, {name},")
         if rows.ndim != 3 or rows.shape[1] != len(values):
             raise InvalidParameter(
                 f"per_record returned shape {rows.shape}: expected (trials, records, d)"

@@ -351,6 +351,7 @@ class _Examiner:
         self.meter = Meter(seconds, own=OWN, started=started)
         self.notes = _Notes()
         self.moved: dict[tuple[str, str], Moved] = {}
+        self.beyond: dict[tuple[str, str], float] = {}  # how far whole runs moved one, if too far
         self.studied: list[Studied] = []
         self.farther: list[Studied] = []
         # By number of a world: one trial's transcript, and the parts that it was asked in.
@@ -802,6 +803,8 @@ class _Examiner:
     def _compared(self, first: Walked, other: Walked, row: int, name: str) -> None:
         """Neighbours move no release too far, and none on other rows."""
         for visit, factor in walks.beyond(first[0], other[0]):
+            key = visit.label, visit.place
+            self.beyond[key] = max(factor, self.beyond.get(key, 0.0))
             self.notes.wrong(
                 MOVED,
                 f"release {visit.label!r}: {name} moves the query by {_times(factor)} its stated "
@@ -1247,12 +1250,12 @@ class _Examiner:
                 m.place,
                 m.kind,
                 shares.get(m.label),
-                min(m.factor, 1e300),
+                min(max(m.factor, self.beyond.get(key, 0.0)), 1e300),
                 m.tried,
                 self.mechanism.reaches.get(m.label, ""),
                 m.small,
             )
-            for m in self.moved.values()
+            for key, m in self.moved.items()
         )
 
 

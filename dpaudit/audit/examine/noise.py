@@ -80,7 +80,8 @@ def drawn_alone(releases: Mapping[str, Sequence[Release]], seed: int) -> Finding
                 least = min(findings, key=lambda f: f.p_value, default=None)
                 if least is not None and least.p_value < worst[0]:
                     text = f"release {label!r}, its noise drawn alone{name}: {least.check}"
-                    worst = least.p_value, f"{text}: {least.detail.partition('; p <=')[0]}{where}"
+                    detail = least.detail.partition("; p <=")[0]
+                    worst = least.p_value, f"{text}: {detail}{_or_the_law(uses[0])}{where}"
         except Exception as error:  # noqa: BLE001  (whatever a kernel raises is the finding)
             text = f"release {label!r}: its kernel fails when it draws alone"
             problems[f"{text} ({type(error).__name__}){where}"] = None
@@ -218,6 +219,14 @@ def _statistics(
     scores = _scores(uses, drawn, spread, alone=alone)
     named = {f"{label}{'' if k == 0 else f' ({k + 1})'}": score for k, score in enumerate(scores)}
     return [f for f in check_residuals(named, ERROR) if not math.isnan(f.p_value)]
+
+
+def _or_the_law(use: Release) -> str:
+    """What else than the draws may be wrong, where a kernel of somebody else says their law."""
+    if _restated(use) is not None or str(use.kernel.__module__).partition(".")[0] == "dpaudit":
+        return ""
+    name = use.kernel.__name__
+    return f": {name}.sample, or the log_density or residual that it is held against, is wrong"
 
 
 def _restated(use: Release) -> Law | None:

@@ -31,6 +31,19 @@ class Half:
         return curator.release("mean", ClippedMean(rows, 1.0))
 
 
+class Centred(Half):
+    """Rows less their mean: of rows without numbers among others nothing is left."""
+
+    def run(self, curator: Any) -> Any:
+        return curator.release("mean", ClippedMean(lambda v: (v - v.mean(axis=0))[None], 1.0))
+
+
+def test_a_query_that_whole_runs_move_too_far_is_none_that_no_record_moved() -> None:
+    found = examine(mechanism("centred", Centred(1.0)), seed=1)
+    assert any("times its stated" in finding.detail for finding in found.broken)
+    assert max(part.displacement for part in found.reached) > 1
+
+
 def said(length: float) -> list[str]:
     found = examine(mechanism("reach", Half(length)), seed=1)
     return [text for text in evidence_caveats(found, (), "plain") if TOGETHER in text]

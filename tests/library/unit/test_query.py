@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dpaudit as dp
 from dpaudit.errors import InvalidParameter
 from dpaudit.kernels.query import (
     Array,
@@ -325,3 +326,23 @@ def test_a_record_that_changes_another_records_vector_is_found() -> None:
     assert not ClippedMean(lambda z: rows(z - z.mean()), 1.0).mixes_records(
         Records(np.ones((4, 1)))
     )
+
+
+@pytest.mark.parametrize("returned", [{"a": 1.0}, "a text", [1.0, [2.0]]])
+def test_a_query_that_returns_no_numbers_is_refused_by_name_and_type(returned: Any) -> None:
+    kind = type(returned).__name__
+    with pytest.raises(
+        InvalidParameter, match=f"per_record, .*<lambda>, returned {kind}: expected"
+    ):
+        ClippedMean(lambda values: returned, radius=1).value(Records(np.ones((2, 1))))
+
+
+def test_so_is_a_query_of_another_class() -> None:
+    class Text(ClippedMean):
+        def value(self, records: Records, chosen: Any = None) -> Any:
+            return {"a": 1.0}
+
+    declared, scope = dp.Gaussian("mean", 1), dp.central(REPLACE_ONE)
+    curator = dp.Sampler(declared, scope, Records(np.ones((2, 1))), rng=np.random.default_rng(1))
+    with pytest.raises(InvalidParameter, match="release 'mean': its query, Text, returned dict"):
+        curator.release("mean", Text(rows, radius=1))
