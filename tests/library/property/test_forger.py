@@ -47,6 +47,7 @@ def judged(found: list[Tried]) -> Counter[str]:
     return counted
 
 
+@pytest.mark.long("makes seven certificates and alters fifty")
 def test_no_forgery_of_50_states_a_falsehood() -> None:
     """Of the fields of two certificates and the ways to change them, spread evenly."""
     counted = judged([forgery for _, _, forgery in tried(shares=10)])

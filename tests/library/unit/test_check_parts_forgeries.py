@@ -91,6 +91,7 @@ def test_factors_are_places_of_the_own_pair_each_once(kept: Any) -> None:
     assert rejected(in_parts(), lower("factors", kept))
 
 
+@pytest.mark.long("makes the certificate that all forgeries of parts start from")
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     "pair", ["0", "2", "3", "-1", "-2", "+1", " 1", "1.0", "\uff11", "1e0", 1, True, None, []]

@@ -221,6 +221,7 @@ def test_bounds_along_training_stand_beside_what_was_accounted_and_are_confirmed
             check(remade(forged))
 
 
+@pytest.mark.long("trains the models that other tests share")
 def test_words_of_others_are_escaped() -> None:
     certificate = copy.deepcopy(made(1))
     certificate["predicate"]["target"]["training"] = "<script>alert(1)</script>"
