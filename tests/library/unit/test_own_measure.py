@@ -19,6 +19,8 @@ import json
 from fractions import Fraction
 from tests.support.total_variation import TotalVariation
 import dpaudit as dp
+from tests.support.work import SHARE, set_share
+set_share(SHARE)
 from dpaudit.accountant.filters import open_filter, read_filter
 
 class Count:
