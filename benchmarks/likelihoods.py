@@ -51,7 +51,6 @@ APART = 10_000  # keeps the draws of one program's pairs apart
 SMALL = 1e-12  # no bound is divided by less
 HIGH = 0.8  # a share that an audit's pair should reach
 LIMIT = 40.0  # processor seconds that one entry may take
-WORST = 10  # shares that are listed with their reasons
 NEARLY = 0.9  # of a stand-in's bound, from which the program's own bound says as much
 FULL_CLIP = 0.95  # of what is declared, below which the program's own queries limit an attack
 # Why a program's suite attacks a stand-in that no search for a pair, or a loss, replaces.
@@ -328,11 +327,11 @@ def lines(rows: Sequence[Sequence[str]], kept: Sequence[str] = ()) -> list[str]:
     smallest: dict[str, Sequence[str]] = {}
     for row in sorted(own, key=lambda row: float(row[6])):
         smallest.setdefault(row[0], row)
-    worst = list(smallest.values())[:WORST]
+    low = [row for row in smallest.values() if float(row[6]) < HIGH]
     return [
         *found,
-        *(["", "The smallest shares, and their likeliest causes:", ""] if worst else []),
-        *(f"- {row[0]}, {row[2]}: {row[6]}; {row[10]}" for row in worst),
+        *(["", f"Programs with a share below {HIGH}, and its likeliest cause:", ""] if low else []),
+        *(f"- {row[0]}, {row[2]}: {row[6]}; {row[10]}" for row in low),
         "",
         *of_stand_ins(rows, kept),
         f"| {' | '.join(COLUMNS)} |",

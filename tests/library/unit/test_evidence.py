@@ -106,13 +106,14 @@ def test_claims_in_one_measure_that_share_an_accounted_bound_are_one_row() -> No
     assert likelihoods.text_of([claims[k] for k in rows[0]]).endswith(" and 1 more")
 
 
-def test_the_smallest_shares_come_first_and_say_why() -> None:
+def test_all_small_shares_say_why_the_smallest_first() -> None:
     rows = [
         [f"{k}", "found", "GDP(mu=1)", "1", "", "", f"0.{k:02}", "", "", "", f"reason {k}"]
-        for k in (50, 10, 90)
+        for k in (50, 10, 90, *range(60, 75))
     ]
     listed = [line for line in likelihoods.lines(rows) if line.startswith("- ")]
-    assert [line.partition("; ")[2] for line in listed] == ["reason 10", "reason 50", "reason 90"]
+    reasons = [f"reason {k}" for k in (10, 50, *range(60, 75))]
+    assert [line.partition("; ")[2] for line in listed] == reasons
 
 
 def test_a_stand_in_is_kept_for_a_reason() -> None:
