@@ -85,5 +85,5 @@ def test_a_declared_program_is_a_target(checkout: Path) -> None:
     target = ProgramTarget(mechanism, tuple(map(int, first[:60])))
     found = Study(target, target.data, 6, seed=1).run(claim=ApproxDP(1, 1e-6), attacks="loss")
     assert found.verdict is Verdict.INCONCLUSIVE
-    assert found.findings == ()
+    assert [each.name for each in found.findings] == ["what would be noticed"]
     assert "accelerated_dp_srgd" in found.target
