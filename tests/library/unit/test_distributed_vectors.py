@@ -268,7 +268,6 @@ def suite_of(node: Any, **options: Any) -> tuple[dp.Mechanism, dp.Suite]:
     return of, dp.Suite("total", of.program, pair, trials=2000, **options)
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("name", AUDITED)
 def test_right_noise_is_not_flagged_and_its_scores_are_ratios(name: str) -> None:
     """False alarms: 1e-4; E exp(-score) is 1 under the first data set, to five standard errors."""

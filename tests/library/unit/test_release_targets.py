@@ -125,7 +125,6 @@ def test_targets_that_cannot_be_met_are_refused(change: Any, said: str) -> None:
         release_of(PLAN | change).plan()
 
 
-@pytest.mark.quality
 def test_a_plan_in_a_file_has_a_budget_that_was_found(tmp_path) -> None:
     (tmp_path / "plan.toml").write_text(
         'title = "t"\nadjacency = "add_remove"\nbudget = { epsilon = "least", delta = 1e-6 }\n'
