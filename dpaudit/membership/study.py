@@ -644,9 +644,8 @@ class Study:
             decisive = deciding[best]
         if decisive is not None:
             known = by_attack[best], scores[best], included
-            more = self._beside_verdict(
-                terms, decisive, known, terms.refute_at * shares[best] / looks
-            )
+            error = terms.refute_at / looks
+            more = self._beside_verdict(terms, decisive, known, error, error * shares[best])
             findings = [*findings, *more]
         if looks > 1:
             findings = [*findings, Finding.looks(self.look, self.models)]
@@ -678,12 +677,16 @@ class Study:
         terms: CanaryTerms,
         decisive: LowerBound,
         known: tuple[Known, FloatArray, BoolArray],
+        whole: float,
         error: float,
     ) -> list[Finding]:
-        """When a test would have stopped, or what would have been refuted; no error of its own."""
+        """When a test would have stopped, or what would have been refuted; no error of its own.
+
+        ``whole``: the error of all attacks together, of which the best one's is ``error``.
+        """
         target, (targets, units) = terms.target, known[2].shape
         if not decisive.value > target.claimed:
-            least = noticed(target, targets, units, terms.refute_at / 2)
+            least = noticed(target, targets, units, whole / 2)
             return [] if least is None else [Finding.noticed(least, targets)]
         if target.measure != "epsilon":
             return []
