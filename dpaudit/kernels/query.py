@@ -212,7 +212,7 @@ class Query(Protocol):
 
 
 def as_numbers(returned: Any, who: str) -> Array:
-    """What a query or a part of it returned, as an array.
+    """The array that a query or a part of it returned.
 
     Errors: InvalidParameter naming who returned it, and its type, where it is none of numbers.
     """

@@ -222,7 +222,7 @@ def _statistics(
 
 
 def _or_the_law(use: Release) -> str:
-    """What else than the draws may be wrong, where a kernel of somebody else says their law."""
+    """Parts beside the draws that may be wrong, where a kernel of somebody else says their law."""
     if _restated(use) is not None or str(use.kernel.__module__).partition(".")[0] == "dpaudit":
         return ""
     name = use.kernel.__name__
