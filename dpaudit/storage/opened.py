@@ -125,7 +125,8 @@ def _source(event: str, arguments: tuple[Any, ...]) -> str:
     if event == "sqlite3.connect":
         return str(Path(os.fsdecode(arguments[0])).absolute())
     if event == "subprocess.Popen":
-        return OUTPUT + PurePath(os.fsdecode(arguments[0])).name
+        # On Windows the program may be named by the command line alone.
+        return OUTPUT + PurePath(os.fsdecode(arguments[0] or str(arguments[1]).split()[0])).name
     address = arguments[1]
     return CONNECTION + str(address[0] if isinstance(address, tuple) else address)
 
