@@ -475,7 +475,7 @@ def _reachable(
 ) -> None:
     """Errors: InvalidParameter for a delta that no sigma has, or that every one has.
 
-    And for an epsilon of drawn batches that is too large to be searched for.
+    The same for an epsilon above ``MOST_EPSILON``.
     Outputs differ only where one of the k records of a unit is in a batch: under these samplings
     with probability at most 1 - (1 - k batch / n)^steps, which bounds delta whatever sigma is.
     """

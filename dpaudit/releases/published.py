@@ -182,9 +182,10 @@ def _distinct(names: Sequence[str], count: int) -> list[str]:
 
 
 def _additional(folder: Path, named: set[Path], certificate: Path) -> list[str]:
-    """The files of a folder that neither a certificate names nor lie beside it under its name.
+    """The files of a folder that are strangers to a certificate.
 
-    Nor where a release writes its certificate, of which this one may be a copy.
+    A file is known if the certificate names it.  So are the index and files that bear the
+    certificate's name, beside it and where a release writes its own (this one may be a copy).
     """
     beside = certificate.resolve().parent, (folder / CERTIFICATE).resolve()
     stem = f"{certificate.name.removesuffix('.json')}."

@@ -23,7 +23,7 @@ from pathlib import Path
 BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.M | re.S)
 PROGRAMS = ("node", "Rscript")
 IMPORTED = re.compile(r"^>>> (?:import|from) (torch)\b", re.M)
-# Of a processor, that each process of a line may take: the same however busy the machine is.
+# Seconds of a processor that each process of a line may take; a busy machine changes nothing.
 SECONDS = 120
 
 
