@@ -284,18 +284,21 @@ def _check_approximate(claim: Claim, account: Account) -> Checked:
     checked = _compare(claim, step, step.value[0])
     if checked.outcome is not Outcome.UNPROVED or unknowns(claim.value):
         return checked
-    return _refuted_elsewhere(claim, account) or checked
+    return _decided_elsewhere(claim, account) or checked
 
 
-def _refuted_elsewhere(claim: Claim, account: Account) -> Checked | None:
-    """Refute by a looser bound that is attained, where the smallest bound is not."""
+def _decided_elsewhere(claim: Claim, account: Account) -> Checked | None:
+    """Prove by a route that the account skipped, or refute by a looser bound that is attained.
+
+    An account ends its search at an interval that is narrow, which may still hold the claim.
+    """
     for name in account.routes():
         try:
             step = account.converted(name, claim.guarantee.parameters["delta"])
         except Unsupported:
             continue
         checked = _compare(claim, step, step.value[0])
-        if checked.outcome is Outcome.REFUTED:
+        if checked.outcome is not Outcome.UNPROVED:
             return checked
     return None
 

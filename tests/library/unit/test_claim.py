@@ -17,6 +17,7 @@ from dpaudit.families.additive import Gaussian, Laplace
 from dpaudit.families.composition import Assuming, Compose, Parallel, Repeat
 from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, NonPrivate, PureDP, RenyiDP
 from dpaudit.families.sampling import PoissonSampled
+from dpaudit.families.selection import IntegerExponentialMechanism
 from dpaudit.measures.calculus import Source
 from dpaudit.measures.convert import to_approx
 from dpaudit.measures.gdp import GAUSSIAN
@@ -97,6 +98,18 @@ def test_an_upper_bound_that_is_not_attained_refutes_nothing() -> None:
     assert checked.outcome is Outcome.UNPROVED
     assert "not attained: an upper bound above a claim refutes nothing" in checked.reason
     assert str(checked).startswith("ZCDP(rho=0.1): unproved (")
+
+
+def test_a_claim_is_proved_by_a_route_that_an_account_skips() -> None:
+    """The profile's pair is attained up to 1%, which ends the search; Renyi orders do better."""
+    choice = IntegerExponentialMechanism("b", "0.3")
+    node, claim = Compose(choice, Laplace("s", 1)), Claim(ApproxDP("1.299", "1e-6"), by="a test")
+    account = Account(node, SCOPE)
+    assert account.approximate("1e-6").value[0] > claim.value
+    checked = claim.check_account(account)
+    assert checked.outcome is Outcome.PROVED
+    assert checked.step is not None
+    assert checked.step.value[0] < claim.value
 
 
 PARTED = Parallel(Gaussian("a", 2), Gaussian("b", 3))
