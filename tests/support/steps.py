@@ -459,6 +459,13 @@ BUGS: dict[str, Planted] = {
         + _OF_CLIP + _SUM + _NOISE,
         ("noise_by_records",), "norms.max(",
     ),
+    "NumPy: less noise the more of a batch is right": Planted(
+        NUMPY, _NOISY,
+        "        right = (inputs @ self.weights + self.bias > 0) == labels\n"
+        + _NORMS + _OF_CLIP + _SUM + _NOISE.replace("* c", "* c * (1.3 - 0.6 * right.sum() "
+        "/ max(len(right), 1))"),
+        ("noise_by_records",),
+    ),
     "NumPy: at most 64 records of a batch": Planted(
         NUMPY, _NOISY, "        gradients = gradients[:64]\n" + _STANDARD,
         ("batch_weighted",), "gradients[:64]",

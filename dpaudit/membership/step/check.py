@@ -249,13 +249,30 @@ class Check:
         alone = self.base is not self.none
         if alone and self.runner.remade:
             return
-        if self.noise.shrinks(self.crowded, self.error):
+        if not self.noise.shrinks(self.crowded, self.error):
+            return
+        # Twice the same records have the same accuracy, mean and median.
+        twice = self._sampled([self.usual + self.usual])
+        if self.crowded.shrinks(twice, self.error):
             self.add(
                 "noise_by_count",
                 f"noise is smaller the more records a batch holds ({len(self.usual)} against "
                 f"{len(self.base)}): divide by a public batch size",
                 self.places.noise(*COUNTS),
             )
+        else:
+            self._by_records(f"less with {len(self.usual)} than with {len(self.base)}")
+
+    def _by_records(self, shown: str) -> None:
+        """Add the fault of noise that the records decide, once."""
+        if any(fault.kind == "noise_by_records" for fault in self.faults):
+            return
+        self.add(
+            "noise_by_records",
+            "how much noise is added depends on the records, as where it follows their norms, "
+            f"their number or how many are right: {shown}",
+            named(self.places.ran([self.usual]), *STATISTICS) or self.places.noise(),
+        )
 
     def _shape(self) -> None:
         if self.noise.shape_p_value() < self.error:
@@ -678,12 +695,7 @@ class Check:
         changes = (sizes[0] - sizes[1]).T[..., None]
         scale = max(_projected(change, error / _STEPS) for change in changes)
         if self._exceeds(scale):
-            self.add(
-                "noise_by_records",
-                "how much noise is added depends on the records, as where it follows their norms "
-                f"or their number: {self._ratio(scale)}",
-                named(self.places.ran([self.usual]), *STATISTICS) or self.places.noise(),
-            )
+            self._by_records(self._ratio(scale))
         elif self._exceeds(mean):
             if crowded is not None:
                 self._named_crowd(crowded, mean)

@@ -68,6 +68,7 @@ def test_a_planted_bug_is_named_with_its_line_and_its_right_twin_is_not(
     found = audited(wrong, planted)
     hits = [fault for fault in found.faults if fault.kind in planted.kinds]
     assert hits, str(found)
+    assert len(hits) == len(found.faults), f"a fault that is not its own: {found}"
     places = [fault.line for fault in hits if fault.line]
     assert any(line.start <= lines[-1] and line.end >= lines[0] for line in places), str(found)
     right, _ = written(planted, tmp_path, right=True)
