@@ -146,7 +146,7 @@ def _show_plan(table: dict[str, Any]) -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for the published files; one folder for each release.",
 )
-@option("trials", type=click.IntRange(200, 10**7), default=2000, show_default=True)
+@option("trials", default=2000, show_default=True)
 @click.option("--no-ledger", is_flag=True, help="Publish without charging a ledger.")
 @click.option("--corrects", metavar="TITLE", help="The published release that this one corrects.")
 @field_option
@@ -223,7 +223,26 @@ def ledger() -> None:
     """The budgets of data sets, and the charges against them.
 
     Where it is kept: ledger=FILE|URL, by --set or in dpaudit.toml; by default ledger.sqlite.
+    Commands on an account take a plan (.toml) in the place of DATASET: its ledger, its data set.
     """
+
+
+def _accounts(dataset: str | None, url: str | None) -> tuple[Ledger, list[str]]:
+    """The ledger at ``url`` and a data set, or all; of a plan in its place, the plan's own.
+
+    Errors: as :func:`_ledger`; InvalidParameter for a plan that cannot be read.
+    """
+    from dpaudit.ledger import open_ledger
+    from dpaudit.ledger.book import DEFAULT
+    from dpaudit.releases.plan import load_plan
+
+    if dataset is not None and Path(dataset).suffix == ".toml":
+        planned = load_plan(Path(dataset))
+        own, names = _ledger(planned, url), [planned.schema.name]
+    else:
+        own, names = None, [] if dataset is None else [dataset]
+    opened = own or open_ledger(url or DEFAULT)
+    return opened, names or opened.names()
 
 
 @ledger.command(
@@ -309,11 +328,7 @@ def _unit_of(given: Mapping[str, Any], planned: Release | None) -> Iterator[str]
 @as_json_option
 def show(dataset: str | None, *, ledger: str | None, as_json: bool) -> None:
     """Show cap, spent and remaining budget and the charges of each data set, or of DATASET."""
-    from dpaudit.ledger import open_ledger
-    from dpaudit.ledger.book import DEFAULT
-
-    opened = open_ledger(ledger or DEFAULT)
-    names = opened.names() if dataset is None else [dataset]
+    opened, names = _accounts(dataset, ledger)
     states = [opened.state(name) for name in names]
     _show(states, {state.name: _charges(opened, state) for state in states}, as_json=as_json)
 
@@ -341,12 +356,10 @@ def charge(
     from dpaudit.certificate.training import refuse_other_unit
     from dpaudit.cli.commands import resolve_target
     from dpaudit.exact.domains import rational
-    from dpaudit.ledger import open_ledger
-    from dpaudit.ledger.book import DEFAULT
 
     if not entity:
         raise InvalidParameter("entity: missing; give --set entity=, the unit of the target's data")
-    opened = open_ledger(ledger or DEFAULT)
+    opened, (dataset,) = _accounts(dataset, ledger)
     mechanism = resolve_target(target).mechanism
     refuse_other_unit(mechanism, entity)
     named = title or mechanism.name
@@ -378,11 +391,9 @@ def withdraw(dataset: str, title: str, reason: str, *, ledger: str | None, as_js
 
     Its budget stays spent.  TITLE may be the release's digest.
     """
-    from dpaudit.ledger import open_ledger
-    from dpaudit.ledger.book import DEFAULT
     from dpaudit.releases.publish import with_errata
 
-    opened = open_ledger(ledger or DEFAULT)
+    opened, (dataset,) = _accounts(dataset, ledger)
     withdrawn = opened.withdraw(dataset, title, reason)
     corrected = [opened.published(dataset, withdrawn.corrects)] if withdrawn.corrects else []
     errata = [line for life in (withdrawn, *corrected) for line in with_errata(life)]
@@ -402,11 +413,7 @@ def withdraw(dataset: str, title: str, reason: str, *, ledger: str | None, as_js
 @as_json_option
 def verify(dataset: str | None, *, head: str | None, ledger: str | None, as_json: bool) -> None:
     """Verify the hash chain and the sums of all entries."""
-    from dpaudit.ledger import open_ledger
-    from dpaudit.ledger.book import DEFAULT
-
-    opened = open_ledger(ledger or DEFAULT)
-    names = opened.names() if dataset is None else [dataset]
+    opened, names = _accounts(dataset, ledger)
     _show([opened.verify(name, head) for name in names], as_json=as_json)
 
 

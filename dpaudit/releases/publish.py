@@ -23,6 +23,7 @@ from dpaudit.audit.verdict import Verdict
 from dpaudit.certificate import publish as certificates
 from dpaudit.certificate.certify import Certified, certify
 from dpaudit.certificate.errata import errata_file
+from dpaudit.certificate.evidence import FEWEST_TRIALS
 from dpaudit.certificate.order import Options
 from dpaudit.certificate.previous import Opened, previous_of
 from dpaudit.check.assumptions import SYSTEM
@@ -37,6 +38,7 @@ from dpaudit.errors import (
     described,
 )
 from dpaudit.exact import decimal_lower, decimal_upper
+from dpaudit.exact.domains import integer
 from dpaudit.kernels.base import Session, exact_kernels
 from dpaudit.kernels.query import Array, Records
 from dpaudit.kernels.random_bits import Whole, bits_of, uniform_below
@@ -330,11 +332,12 @@ def publish(
     made-up tables (``trials`` a side; none, and no certificate, for 0), the charge, the sums, the
     draw, the files, the certificate.  A release that was interrupted after its JSON was written is
     finished from that file: its other files, the ledger's entry, the certificate; nothing is drawn.
-    Errors: InvalidParameter for another ledger than the plan's, or for none without NO_LEDGER;
-    everything before the charge leaves nothing spent; ReleaseInterrupted after it, where
-    the charge stays spent.  LedgerRefused where this release was charged, or written here, before;
-    Disagreement where the plan's certificate does not certify it.
+    Errors: InvalidParameter for another ledger than the plan's, for none without NO_LEDGER, or for
+    too few trials; everything before the charge leaves nothing spent; ReleaseInterrupted after it,
+    where the charge stays spent.  LedgerRefused where this release was charged, or written here,
+    before; Disagreement where the plan's certificate does not certify it.
     """
+    check_trials(trials)
     release = plan.release
     book = _book(release, ledger)
     targets = targets_of(out, name)
@@ -358,6 +361,12 @@ def publish(
         certificate = certified(plan, trials, progress, once.row, file, once.ready_made)
         done = with_certificate(once.done, certificate, out, release, book, opened)
         return _corrected(done, plan, book, opened)
+
+
+def check_trials(trials: int) -> None:
+    """Errors: InvalidParameter for an attack of too few trials; 0 is no attack."""
+    if trials:
+        integer(trials, "trials", FEWEST_TRIALS)
 
 
 def with_certificate(

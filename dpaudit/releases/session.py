@@ -363,6 +363,7 @@ def open(
     Errors: InvalidParameter for what is missing or does not fit; of the ledger as
     :meth:`Ledger.charge`; DataRefused for values that the schema declares errors.
     """
+    publishing.check_trials(trials)
     stated, folder = _stated(schema)
     table_schema = (
         schema if isinstance(schema, Schema) else schema_of(stated["table"], folder=folder)

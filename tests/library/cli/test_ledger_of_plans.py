@@ -116,6 +116,19 @@ def test_a_plan_s_ledger_goes_before_the_project_s(tmp_path: Path) -> None:
     assert run("ledger", "show").exit_code != 0  # of the project's, which nobody made
 
 
+def test_a_plan_in_the_place_of_its_data_set_names_the_ledger(tmp_path: Path) -> None:
+    path = planned(tmp_path)
+    assert run("ledger", "init", "people", "--plan", path, *CAP).exit_code == 0
+    assert "people" in run("ledger", "show", path).output
+    assert run("ledger", "verify", path).exit_code == 0
+    withdrawn = run("ledger", "withdraw", path, "People, 2026", "Wrong.")
+    assert "people: no release 'People, 2026' was published" in withdrawn.output
+    charged = run("ledger", "charge", path, "noisy_count", "--set", "entity=dog")
+    assert "people: its unit is 'person'" in charged.output
+    by_name = run("ledger", "withdraw", "people", "People, 2026", "Wrong.")
+    assert "no ledger is there" in by_name.output
+
+
 def test_a_plans_ledger_cannot_be_left_out(tmp_path: Path) -> None:
     path = planned(tmp_path)
     found = run("release", path, "--data", "none.csv", "--out", "out", "--no-ledger")

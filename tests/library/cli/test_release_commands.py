@@ -13,12 +13,15 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from dpaudit import ledger as ledgers
+from dpaudit.certificate.evidence import FEWEST_TRIALS
+from dpaudit.cli import release_commands
 from dpaudit.cli.main import main
-from dpaudit.errors import OutputNotWritable
+from dpaudit.errors import InvalidParameter, OutputNotWritable
 from dpaudit.releases import publish as publishing
 from dpaudit.releases.plan import load_plan
 from dpaudit.tabular import source
@@ -82,6 +85,16 @@ def release(folder: Path, out: str = "out", *more: str) -> Any:
 
 
 @pytest.mark.quality
+def test_one_rule_says_how_few_trials_attack_a_release(tmp_path: Path) -> None:
+    """The command, publish() and dp.open() (see the tests of sessions) take as few."""
+    (option,) = (param for param in release_commands.release.params if param.name == "trials")
+    assert isinstance(option.type, click.IntRange)
+    assert option.type.min == FEWEST_TRIALS
+    plan: Any = None
+    with pytest.raises(InvalidParameter, match=f"at least {FEWEST_TRIALS}"):
+        publishing.publish(plan, "people.csv", tmp_path, trials=FEWEST_TRIALS - 1)
+
+
 def test_a_plan_says_cost_and_error_before_data_are_touched(folder: Path) -> None:
     assert opened(folder).exit_code == 0
     found = run("release", str(folder / "plan.toml"), "--json")

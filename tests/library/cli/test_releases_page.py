@@ -46,6 +46,13 @@ def test_fifteen_lines_of_python_publish_a_table(folder: Path) -> None:
     assert (folder / "python" / "release.parquet").exists()
 
 
+def test_the_page_says_what_is_suppressed_and_where_the_rule_is(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "releases.md").read_text("utf-8")
+    (section,) = re.findall(r"^## Suppression\n(.*?)^## ", text, re.M | re.S)
+    targets = publishing.targets_of(tmp_path, "release")
+    assert publishing.metadata_file(targets["csv"]).name in section
+
+
 def commanded(wanted: set[str]) -> dict[str, str]:
     """Run those of the page's commands; the first output of each."""
     said = {}

@@ -153,6 +153,7 @@ def test_answers_are_frames_and_figures() -> None:
         ({"budget": dp.PureDP(1)}, dp.InvalidParameter, "a session adds up rho"),
         ({"budget": 0}, dp.InvalidParameter, "expected a rho above 0"),
         ({"adjacency": "both"}, dp.InvalidParameter, "adjacency"),
+        ({"trials": 99}, dp.InvalidParameter, "a whole number of at least 100"),
     ],
 )
 def test_sessions_that_cannot_be_opened_say_why(change: Any, error: Any, said: str) -> None:
