@@ -168,8 +168,13 @@ class Pair:
     @property
     def text(self) -> str:
         """The pair in a few words: ``Mixed(Normal(mu=1), rate=0.01)``."""
-        inside = (_named(f.name, getattr(self, f.name)) for f in fields(self))
-        return f"{type(self).__name__}({', '.join(inside)})"
+        return "".join(self.pieces())
+
+    def pieces(self) -> Iterator[str]:
+        """The text in pieces, none of them empty."""
+        yield f"{type(self).__name__}("
+        yield from _separated(_named(f.name, getattr(self, f.name)) for f in fields(self))
+        yield ")"
 
     @property
     def swapped(self) -> Pair:
@@ -532,12 +537,45 @@ def largest_loss(pair: Pair) -> Number:
     return pair.extremes[1]
 
 
-def _named(name: str, value: Any) -> str:
+def _named(name: str, value: Any) -> Iterator[str]:
     if isinstance(value, Pair):
-        return value.text
-    if isinstance(value, tuple):
-        return f"[{', '.join(_named('', item) for item in value)}]"
-    return f"{name}={readable(value)}" if name else readable(value)
+        yield from value.pieces()
+    elif isinstance(value, tuple):
+        yield "["
+        yield from _separated(_named("", item) for item in value)
+        yield "]"
+    else:
+        yield f"{name}={readable(value)}" if name else readable(value)
+
+
+def _separated(texts: Iterable[Iterator[str]]) -> Iterator[str]:
+    for place, text in enumerate(texts):
+        if place:
+            yield ", "
+        yield from text
+
+
+class ByText:
+    """A pair in the order of texts, of which no more is made than a comparison needs.
+
+    An atom's numbers are expressions, whose texts take longer than all else of a composition.
+    """
+
+    def __init__(self, pair: Pair) -> None:
+        self._start, self._pieces = "", pair.pieces()
+
+    def _goes_on(self) -> bool:
+        piece = next(self._pieces, "")
+        self._start += piece
+        return bool(piece)
+
+    def __lt__(self, other: ByText) -> bool:
+        while self._start.startswith(other._start) or other._start.startswith(self._start):
+            shorter, longer = sorted((self, other), key=lambda text: len(text._start))
+            if not shorter._goes_on():
+                more = len(longer._start) > len(shorter._start) or longer._goes_on()
+                return shorter is self and more
+        return self._start < other._start
 
 
 def _changed(value: Any, change: Change) -> Any:

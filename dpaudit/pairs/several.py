@@ -25,7 +25,16 @@ from dpaudit.exact.later import Later
 from dpaudit.pairs.atoms import largest_of
 from dpaudit.pairs.balls import Ball, Delta, bits, number, positive
 from dpaudit.pairs.cases import Case, delta_of_cases, has_closed_cases
-from dpaudit.pairs.core import Change, Extremes, Factor, Pair, at_least, delta_of, numbers_in
+from dpaudit.pairs.core import (
+    ByText,
+    Change,
+    Extremes,
+    Factor,
+    Pair,
+    at_least,
+    delta_of,
+    numbers_in,
+)
 from dpaudit.pairs.enumerated import is_enumerable, outcomes_of
 from dpaudit.pairs.normal import Normal
 
@@ -43,9 +52,13 @@ class Product(Pair):
 
     is_product = True
 
-    @property
-    def text(self) -> str:
-        return " x ".join(p.text + (f"^{readable(n)}" if n != 1 else "") for p, n in self.parts)
+    def pieces(self) -> Iterator[str]:
+        for place, (pair, times) in enumerate(self.parts):
+            if place:
+                yield " x "
+            yield from pair.pieces()
+            if times != 1:
+                yield f"^{readable(times)}"
 
     @property
     def swapped(self) -> Pair:
@@ -201,9 +214,7 @@ def _collected(factors: list[Factor]) -> Pair:
 
 
 def _sorted(factors: list[Factor]) -> tuple[Factor, ...]:
-    if len(factors) == 1:
-        return tuple(factors)
-    return tuple(sorted(factors, key=lambda factor: factor[0].text))
+    return tuple(sorted(factors, key=lambda factor: ByText(factor[0])))
 
 
 def distinct(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
@@ -226,4 +237,4 @@ def largest(pairs: Iterable[Pair]) -> Pair:
 
 
 def _ordered(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
-    return tuple(sorted(pairs, key=lambda pair: pair.text))
+    return tuple(sorted(pairs, key=ByText))
