@@ -19,7 +19,9 @@ from benchmarks import (
     browser,
     evidence,
     likelihoods,
+    nine,
     planted,
+    release,
     settings,
     training_bugs,
     wide,
@@ -83,6 +85,28 @@ def test_the_browsers_engine_judged_every_file_as_natively() -> None:
         assert all(
             row.browser <= SECONDS for row in rows if kind in (browser.REPORT, browser.ENTRY)
         )
+
+
+def test_no_item_of_a_release_has_larger_errors_than_by_the_best_honest_tool() -> None:
+    """Errors of 20 draws by two standard errors; deviations of noise as they are."""
+    held = Results().of("nine")
+    assert nine._worse(held).endswith("standard errors: none.")
+    version, draws, seconds, lines, *errors = held["dpaudit"]
+    doubled = [version, draws, seconds, lines, *(2 * error for error in errors)]
+    assert "by region (" in nine._worse({**held, "dpaudit": doubled})
+    tables = Results().of("releases")
+    own = tables["doctors, dpaudit"]
+    more = {**own, "deviations": [2 * deviation for deviation in own["deviations"]]}
+    for parts, said in ((tables, "none"), ({**tables, "doctors, dpaudit": more}, "6")):
+        (line,) = (x for x in release.compared_lines(parts) if "larger than theirs" in x)
+        assert f"larger than theirs in {said} of them" in line
+
+
+def test_plain_items_have_no_more_noise_than_zero_concentrated_privacy_in_equal_parts() -> None:
+    """Of the nine items; OpenDP's law for the eight that it has, without the error of draws."""
+    plan, theirs = nine.own().plan(), math.sqrt(8 / (2 * release.largest_rho()))
+    for name, sensitivity in (("count", 1), ("by both", 1), ("sum", 100_000)):
+        assert plan.margins.deviation(name) <= nine.WORSE * theirs * sensitivity
 
 
 def test_shares_are_counted_on_pairs_that_were_found() -> None:

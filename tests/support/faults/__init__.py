@@ -82,6 +82,23 @@ def compiled(folder: Path) -> Path:
     return made
 
 
+def watched(place: Path, folder: Path) -> dict[str, str]:
+    """Variables under which what a program changes below ``folder`` is counted, in ``place``."""
+    (place / "state").write_bytes(bytes(_STATE.size))
+    (place / "log").touch()
+    return {
+        "LD_PRELOAD": str(compiled(place)),
+        "FAULTS_FOLDER": str(folder),
+        "FAULTS_STATE": str(place / "state"),
+        "FAULTS_LOG": str(place / "log"),
+    }
+
+
+def calls_in(place: Path) -> tuple[Call, ...]:
+    """The calls that were counted there."""
+    return tuple(_calls((place / "log").read_bytes()))
+
+
 class Bench:
     """A warm interpreter under the library; runs of the command in ``folder``, its working folder.
 
@@ -92,10 +109,8 @@ class Bench:
     def __init__(self, place: Path, sabotage: str = "") -> None:
         self.place, self.folder = place, place / "work"
         self.folder.mkdir(parents=True)
-        self._state_file, self._log = place / "state", place / "log"
-        self._state_file.write_bytes(bytes(_STATE.size))
-        self._log.touch()
-        with self._state_file.open("r+b") as file:
+        counted_by = watched(place, self.folder)
+        with (place / "state").open("r+b") as file:
             self._state = mmap.mmap(file.fileno(), _STATE.size)
         (place / "tmp").mkdir()
         checkout = HERE.parents[2]
@@ -105,10 +120,6 @@ class Bench:
             "TMPDIR": str(place / "tmp"),
             "NO_COLOR": "1",
             "SOURCE_DATE_EPOCH": "1700000000",
-            "LD_PRELOAD": str(compiled(place)),
-            "FAULTS_FOLDER": str(self.folder),
-            "FAULTS_STATE": str(self._state_file),
-            "FAULTS_LOG": str(self._log),
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
@@ -117,7 +128,7 @@ class Bench:
         }
         self._server = subprocess.Popen(
             [sys.executable, str(HERE / "server.py")],
-            env=os.environ | under,
+            env=os.environ | counted_by | under,
             cwd=place,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -137,11 +148,11 @@ class Bench:
 
     def run(self, *arguments: object, at: int = 0, how: int = NOTHING) -> Outcome:
         """The command, its ``at``-th call going wrong in the way ``how``."""
-        self._log.write_bytes(b"")
+        (self.place / "log").write_bytes(b"")
         self._state[:] = _STATE.pack(0, at, how, ERRORS.get(how, 0), 0, 0)
         status = self._ask(arguments)["status"]
         count, _, _, _, hits, _ = _STATE.unpack(self._state[:])
-        calls = tuple(_calls(self._log.read_bytes()))
+        calls = calls_in(self.place)
         out, err = ((self.place / name).read_text() for name in ("out", "err"))
         return Outcome(status, out, err, count, hits, calls)
 
