@@ -118,5 +118,5 @@ def test_a_release_that_is_finished_later_says_what_its_rows_came_in(
     (tmp_path / ".release.running").write_bytes(made.release.digest.encode())
     monkeypatch.setattr(publishing, "certified", lambda *given, **_: told.append(given[-1]))
     with pytest.raises(AttributeError):
-        publish(made, tmp_path / "none.csv", tmp_path, ledger=NO_LEDGER, trials=10)
+        publish(made, tmp_path / "none.csv", tmp_path, ledger=NO_LEDGER, trials=100)
     assert told == ["DuckDBPyRelation"]
