@@ -21,6 +21,7 @@ from dpaudit.storage.evidence import Evidence
 from tests.support.examined_once import examined_once
 from tests.support.first_case import cases_of_quality
 from tests.support.long_tests import lines, noted, processor_seconds
+from tests.support.seeded import seeded
 from tests.support.work import chosen, set_share, share_of
 
 # The same examples on every machine and run: a failure is a reproducer, never a coin toss.
@@ -49,6 +50,13 @@ def pytest_collection_finish() -> None:
     gc.enable()
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Noise of the operating system's entropy is the same whenever a test runs."""
+    with seeded(item.nodeid):
+        return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)
