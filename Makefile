@@ -15,13 +15,14 @@ WORKERS ?= 2
 ARGS ?=
 
 CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
-SELECTED := not quality$(if $(CHROMIUM),, and not browser)
+# Tests that start a browser, the proof kernel, or an environment of their own.
+ENGINES := packaging or coq$(if $(CHROMIUM), or browser)
 
 # Workers are processes; more threads inside each only get in one another's way.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: certify certify-all docs proofs experiments experiments-time test test-research quality quality-forged quality-trees bench bench-account bench-audit bench-bugs bench-membership evidence membership-reports mutants changelog corpus lint lock clean help
+.PHONY: certify certify-all docs proofs experiments experiments-time test test-engines test-research quality quality-forged quality-trees bench bench-account bench-audit bench-bugs bench-membership evidence membership-reports mutants changelog corpus lint lock clean help
 
 $(READY): pyproject.toml $(LOCK)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 is needed: make PYTHON=...")'
@@ -48,17 +49,20 @@ experiments-time: $(READY)  ## what the experiments take, and what is left of th
 
 # Commands in processes of their own would compile every module anew; a file is one worker's, so that
 # what its tests share is made once; in this order those that fork come before those that start threads.
-test test-research quality: export PYTHONDONTWRITEBYTECODE :=
+test test-engines test-research quality: export PYTHONDONTWRITEBYTECODE :=
 
 # Files of the folders "quality" are not even imported.
 PARTS := tests/catalogue tests/library --ignore-glob="tests/*/quality/*"
 
 test: $(READY)  ## the tests of library and catalogue, one case of each kind (ARGS goes to pytest)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not quality and not packaging and not coq and not browser" $(or $(ARGS),$(PARTS))
+
+test-engines: $(READY)  ## pages in Chromium, certificates in Coq, the wheel in environments of its own
 	@echo "$(if $(CHROMIUM),browser tests use $(CHROMIUM),no Chromium found: browser tests are left out)"
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "$(SELECTED)" $(or $(ARGS),$(PARTS))
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not quality and ($(ENGINES))" $(or $(ARGS),tests/library/browser tests/library/packaging tests/library/unit/test_proofs.py)
 
 test-research: $(READY)  ## the tests of the experiments (ARGS goes to pytest)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "$(SELECTED)" $(or $(ARGS),tests/research)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not quality" $(or $(ARGS),tests/research)
 
 # Single tests take minutes: an idle worker takes over what another has not begun.
 quality: $(READY)  ## power and coverage of the audits, the long tests, 10^5 forged declarations (two hours)

@@ -159,6 +159,7 @@ def test_corollary_5_7_misses_its_own_gaussian_target_at_every_t() -> None:
         assert number(ratio) == pytest.approx(short, abs=0.006)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("reading", ["Lemma 5.6", "Cor. 5.11"])
 def test_the_other_two_meet_it_at_every_t(reading: str) -> None:
@@ -219,6 +220,7 @@ def test_a_level_restored_still_fails_at_almost_every_t() -> None:
         assert 1.0 < found < 1.115
 
 
+@pytest.mark.quality
 def test_symbols_give_the_values_that_refute() -> None:
     """(eps, delta) with T and eps free in a range: values where it fails, or a proof."""
     ranges = {T: (2, 2**6), eps: (Fraction(1, 2), 8)}
@@ -272,6 +274,7 @@ def test_calibrated_noise_delivers_its_claim(claimed: str, delta: str, printed: 
 # --- without clipping ----------------------------------------------------------------------------
 
 
+@pytest.mark.quality
 def test_regime_a_rests_on_an_assumption_or_proves_nothing() -> None:
     """Lemma 5.5 holds with high probability over i.i.d. data: an assumption, and never silent."""
     multiplier = MULTIPLIERS["Cor. 5.11"]

@@ -28,6 +28,7 @@ def audited(suite: Any, **options: Any) -> Attacked:
     return attack(bench.diff2_bvr_bench, suite, **given)
 
 
+@pytest.mark.quality
 def test_a_right_audit_names_batches_and_local_noise() -> None:
     """False alarms: 1e-4; the checks' rates sum to that."""
     found = audited(bench.bvr_twin).findings

@@ -129,6 +129,7 @@ class SilentAtZero(OwnResidual):
         return np.where((values == 0).all(axis=1, keepdims=True), values, noisy)
 
 
+@pytest.mark.quality
 def test_right_noise_is_left_alone() -> None:
     assert [drawn(Means(declared))[0] for declared in (GAUSSIAN, TREE)] == ["held"] * 2
 
@@ -145,6 +146,7 @@ WRONG = (
 )
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("kind", WRONG)
 def test_wrong_noise_of_a_declared_gaussian(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:

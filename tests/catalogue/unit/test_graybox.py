@@ -119,6 +119,7 @@ def test_deterministic_checks_state_no_error_rate() -> None:
     assert sum(statistical) == pytest.approx(ERROR)
 
 
+@pytest.mark.quality
 def test_the_planted_bugs_of_the_project_are_found_and_their_twin_is_not() -> None:
     """All but the wrong declarations, which the accountant refutes; at most 1e-5 by accident."""
     flagged = {}

@@ -50,6 +50,7 @@ def right() -> Any:
     return traced(Descent())
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     "bug", ["no clip", "norm of a part", "one trial", "carry", "rare round", "clip to 1.001"]

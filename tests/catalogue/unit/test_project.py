@@ -308,6 +308,7 @@ def test_another_root_that_fails_is_one_line(scratch: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.quality
 def test_what_a_project_defines_reaches_worker_processes(scratch: Path) -> None:
     """The catalogue on an editable install's path must not win over the project that is served."""
     program = """

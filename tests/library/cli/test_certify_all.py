@@ -154,6 +154,7 @@ def test_one_that_fails_does_not_stop_the_others_and_quotes_nothing(
 # --- what it keeps -------------------------------------------------------------------------------
 
 
+@pytest.mark.quality
 def test_a_second_run_keeps_everything_and_attacks_nothing(dpaudit: Invoke, small: Path) -> None:
     first = dpaudit(*ALL, "--json")
     assert kept(first) == []

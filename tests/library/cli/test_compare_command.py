@@ -65,6 +65,7 @@ def outcome() -> Outcome:
     return compare(comparison, people(400), BUDGET, protocol=QUICK)
 
 
+@pytest.mark.quality
 def test_every_method_has_the_same_budget_and_other_seeds_judge(outcome: Outcome) -> None:
     methods = [row for row in outcome.rows if row.method is not None]
     assert len(methods) == 3
@@ -118,6 +119,7 @@ def test_a_setting_that_takes_too_long_is_the_end_of_a_grid(
     assert 50 < row.chosen["rounds"] <= 100
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(("budget", "runs"), [(1, 2), (3, 4)])
 def test_each_setting_runs_once_and_the_chosen_one_is_judged(

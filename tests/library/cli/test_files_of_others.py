@@ -65,6 +65,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, list(arguments))
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(("command", "names"), [*COMMANDS, PROOF], ids=lambda one: one[0])
 def test_a_file_of_somebody_else_stays_and_one_of_dpaudit_is_replaced(

@@ -44,6 +44,7 @@ def test_a_page_that_says_what_is_not_so_is_noticed(tmp_path: Path) -> None:
         run_page(page, tmp_path / "again", ROOT)
 
 
+@pytest.mark.quality
 def test_a_line_that_takes_too_long_of_a_processor_is_stopped_and_one_that_waits_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dpaudit.certificate import certify, on_data
 from dpaudit.mutate import run as running
 from dpaudit.mutate.operators import Planted
@@ -16,6 +18,7 @@ from tests.library.cli.conftest import Invoke
 ONE = ("--set", "operator=clip_after_averaging", "--json")
 
 
+@pytest.mark.quality
 def test_a_mutant_is_not_certified_and_its_right_twin_is(dpaudit: Invoke, project: Path) -> None:
     result = dpaudit("mutate", "held", *ONE)
     ran = json.loads(result.stdout)

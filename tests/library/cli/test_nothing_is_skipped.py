@@ -191,6 +191,7 @@ def test_a_certificate_says_which_suite_attacked_and_with_how_many_trials(
     assert "attacked on a pair that dpaudit found, by no suite" in said
 
 
+@pytest.mark.quality
 def test_fewer_trials_than_a_suite_asks_for_fail_where_an_audit_is_required(
     dpaudit: Invoke, certified: Callable[..., Path]
 ) -> None:

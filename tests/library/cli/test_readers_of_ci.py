@@ -22,9 +22,9 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both formats of the committed certificates."""
+    """Both formats of a committed certificate."""
     folder = tmp_path_factory.mktemp("written")
-    certificates = [str(path) for path in sorted((ROOT / "reports").glob("*.json"))[:3]]
+    certificates = [str(path) for path in sorted((ROOT / "reports").glob("*.json"))[:1]]
     arguments = ["report", *certificates, "--format", "sarif,junit", "--out", str(folder)]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output

@@ -168,6 +168,7 @@ def test_the_epsilon_of_a_pure_plan_is_that_of_its_printed_noise(folder: Path) -
     assert 0.999 < expected <= 1 + 1e-5
 
 
+@pytest.mark.quality
 def test_a_plan_over_budget_is_shown_and_refused(folder: Path) -> None:
     opened(folder, "--budget", "epsilon=0.5 delta=1e-5")
     found = run("release", str(folder / "plan.toml"))

@@ -215,6 +215,7 @@ WIDE = [
 ]
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(("noise", "rate", "rounds", "delta"), WIDE)
 def test_rare_and_tiny_losses_are_narrow_and_confirmed(

@@ -196,6 +196,7 @@ def test_a_report_with_a_numerical_profile_has_the_same_row_without_numpy() -> N
     assert_same_rows([WITH_ARRAYS])
 
 
+@pytest.mark.quality
 def test_a_module_that_a_browser_lacks_is_noticed() -> None:
     """The guard itself: without exact balls the checker cannot start, and the test above is red."""
     made = alone(REPORTS[0], absent=(*ABSENT, "flint"))

@@ -211,6 +211,7 @@ def test_a_checker_sums_the_runs_of_a_search_by_itself(monkeypatch: pytest.Monke
     assert confirm_upper(search, less, delta, bound.upper_witness)
 
 
+@pytest.mark.quality
 def test_a_loss_that_is_too_far_for_a_sum_is_bounded_at_a_nearer_one() -> None:
     step = F(1, 10**6)
     masses = Nodes(0, np.array([0.5, 0.5]), 0.0, 0.0, 0.0)

@@ -43,6 +43,7 @@ def test_a_fixed_seed_is_refuted_by_calls_of_size_one() -> None:
     assert result.verdict is Verdict.REFUTED
 
 
+@pytest.mark.quality
 def test_a_fixed_seed_that_hides_the_data_is_an_alarm() -> None:
     def fixed(data: float, rng: Generator, size: int) -> Any:
         return np.random.default_rng(7).laplace(0, 1, size)
@@ -50,6 +51,7 @@ def test_a_fixed_seed_that_hides_the_data_is_an_alarm() -> None:
     assert audit(fixed).verdict is Verdict.ALARM
 
 
+@pytest.mark.quality
 def test_one_draw_for_a_whole_call_is_no_trial() -> None:
     """The noise is right: only the independence of the draws is missing."""
 

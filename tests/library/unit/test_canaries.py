@@ -155,6 +155,7 @@ def test_where_scores_come_from_is_asked() -> None:
         audit_scores([1.0, 2.0], [1.0, 2.0], origin="shadow models", claim=PureDP(1))
 
 
+@pytest.mark.quality
 def test_a_scorer_that_never_saw_the_data_refutes_nothing() -> None:
     """Members from one distribution, non-members from another: true epsilon 0."""
     members, drifted = samples(1.5, 2_000, 11)

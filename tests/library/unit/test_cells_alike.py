@@ -79,6 +79,7 @@ def beside(values: list[Any]) -> Cells:
     return {"k": values, "x": [1] * len(values)}
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.long_cases(
     *(

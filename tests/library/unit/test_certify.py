@@ -72,6 +72,7 @@ def test_the_same_seed_gives_the_same_bytes() -> None:
     assert predicate(other)["audits"] != predicate(one)["audits"]
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("epoch", ["soon", "-1e9", "99999999999999999999", "2023-11-14", " "])
 def test_a_date_that_is_none_is_refused(epoch: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,12 +333,14 @@ def test_an_output_survives_metrics_that_fail(metrics: Any) -> None:
     accept(found.certificate)
 
 
+@pytest.mark.quality
 def test_a_form_that_does_not_fit_is_refused_before_the_data_is_touched() -> None:
     case = replace(CASE, records=never, setting=replace(CASE.setting, unit_entity=""))
     with pytest.raises(CertificateRejected, match="unit/entity"):
         certified(case)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("claim", [GDP(0.499), PureDP(1)])
 def test_a_claim_that_is_not_proved_stops_before_the_data(claim: Any) -> None:

@@ -173,6 +173,7 @@ def confirmed(rows: list[Json], node: Node) -> list[Value]:
     return rederive(predicate, node)
 
 
+@pytest.mark.quality
 @pytest.mark.long_cases("as they are")
 @pytest.mark.first_case
 @pytest.mark.parametrize("choice", CHOICES)

@@ -119,6 +119,7 @@ def test_no_more_is_reached_by_a_part_than_it_reaches(change: Any) -> None:
     assert "epsilon does not follow" in rejected(in_parts(), change)
 
 
+@pytest.mark.quality
 def test_an_upper_row_is_of_all_factors() -> None:
     def change(predicate: Json) -> None:
         conversion(predicate)["witness"]["upper"][0]["factors"] = "0"

@@ -52,6 +52,7 @@ def without_curves(predicate: Any) -> None:
     predicate["in_plain_words"] = None
 
 
+@pytest.mark.quality
 @pytest.mark.long_cases("mixed", "with slack")
 @pytest.mark.parametrize("name", [name for name in CASES if name != "batches"])
 def test_an_honest_certificate_verifies(name: str) -> None:
@@ -115,6 +116,7 @@ def shifted(step: Any, by: str) -> str:
     return text
 
 
+@pytest.mark.quality
 def test_an_epsilon_that_is_too_small_by_1e_4_is_refused(honest: Json) -> None:
     def change(predicate: Json) -> None:
         shifted(conversion(predicate), "-1e-4")

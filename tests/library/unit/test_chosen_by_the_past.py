@@ -178,6 +178,7 @@ def accounted(node: Node, epsilon: str, scope: Scope = SCOPE) -> float:
 SIDES = {accounted: (profile_module, event_rules), checked: (composed_theorem, event_theorem)}
 
 
+@pytest.mark.quality
 @pytest.mark.long_cases("a partition chosen by a count-accounted")
 @pytest.mark.first_case
 @pytest.mark.parametrize("upper", SIDES)
@@ -187,6 +188,7 @@ def test_no_bound_is_below_the_worst_choice(name: str, upper: Any) -> None:
         assert upper(NODES[name], epsilon) >= truth(NODES[name], epsilon) * (1 - 1e-9)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("upper", SIDES)
 def test_no_bound_of_samples_is_below_the_worst_choice(upper: Any) -> None:

@@ -36,6 +36,7 @@ def product_delta(laws: list[tuple[np.ndarray, np.ndarray]], epsilon: float) -> 
     return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize("poisson", [False, pytest.param(True, marks=pytest.mark.quality)])
 def test_composed_bounds_are_above_every_order_of_scores(poisson: bool) -> None:
     """Three searches over a release of three outcomes, ranked in any order."""

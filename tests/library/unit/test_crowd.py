@@ -160,6 +160,7 @@ def test_a_certificate_of_very_many_reports_is_confirmed(honest: Json) -> None:
     assert {_row(honest["predicate"], side)[1]["form"] for side in ("upper", "lower")} == {"crowd"}
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(("side", "factor"), [("upper", "0.999"), ("lower", "1.001")])
 def test_an_end_that_is_moved_is_refused(

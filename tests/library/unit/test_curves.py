@@ -203,6 +203,7 @@ def test_delta_above_the_advantage_costs_nothing() -> None:
     assert F(6, 1000) < near.lower <= near.upper < F(63, 10000)
 
 
+@pytest.mark.quality
 def test_infinite_mass_above_delta_is_infinite_epsilon() -> None:
     leaky = Atoms(((F(1, 100), F(0)), (F(99, 100), F(1))))
     found = epsilon_interval(product([(leaky, F(3)), (SAMPLED, F(5))]), F(1, 1000))
@@ -323,6 +324,7 @@ def normal_delta(epsilon: float) -> float:
     return float(ndtr(0.5 - epsilon) - math.exp(epsilon) * ndtr(-0.5 - epsilon))
 
 
+@pytest.mark.quality
 def test_rates_of_a_curve_share_one_composition(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
     real = compose
@@ -415,6 +417,7 @@ def test_absurd_sizes_answer_soundly_and_soon() -> None:
     assert time.monotonic() - start < 5
 
 
+@pytest.mark.quality
 def test_delta_far_out() -> None:
     found = delta_interval(times(SAMPLED, 100), 1000)
     assert found.lower == 0

@@ -324,6 +324,7 @@ def test_conditions_are_found_however_they_are_written(program: Any, text: str) 
     assert text in unmet.text
 
 
+@pytest.mark.quality
 def test_every_key_of_a_table_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     table = {str(1_000 + 37 * k): 1.0 for k in range(200)} | {"4700": 20.0}
 

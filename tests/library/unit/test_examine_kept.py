@@ -210,6 +210,7 @@ def by_a_package(values: Array) -> float:
     return float(sympy.Float(values[:, 0].sum())) + len(FIRST)
 
 
+@pytest.mark.quality
 def test_a_large_package_that_is_installed_hides_nothing_that_is_kept() -> None:
     """Its functions are more than are looked through; a program of its own is looked through."""
     program = Once(Own(by_a_package))

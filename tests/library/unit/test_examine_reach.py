@@ -146,6 +146,7 @@ def verdict_of(program: Any, **changes: Any) -> dp.Certificate:
     return dp.certify(made, seed=1)
 
 
+@pytest.mark.quality
 def test_a_query_that_no_record_moved_is_unconfirmed_and_said_first() -> None:
     found = verdict_of(Joined())
     assert found.verdict == "unconfirmed"

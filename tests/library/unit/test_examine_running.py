@@ -93,6 +93,7 @@ def test_a_program_that_ends_its_process_at_once_ends_itself() -> None:
     assert "Exited" in examined(lambda: os._exit(7), seconds=0.3).not_examined
 
 
+@pytest.mark.quality
 def test_a_program_that_only_waits_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "IDLE", 2.0)
     began = time.monotonic()

@@ -92,6 +92,7 @@ def unclipped(release: Release) -> Release:
     return replace(release, items=(*release.items[:2], replace(release.items[2], unit_total=None)))
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("plant", [rows, ungrouped, unclipped])
 def test_an_engine_that_bounds_too_little_is_still_found(
@@ -146,6 +147,7 @@ def test_a_query_of_a_user_or_one_that_stays_behind_is_searched_on() -> None:
         assert not Moved("", "", "", **{**settled, **change}).settled
 
 
+@pytest.mark.quality
 def test_a_suite_whose_pair_tells_most_is_attacked_once() -> None:
     """The search for a pair begins from it, and finds none that is better."""
     order = order_of(RELEASE.plan())

@@ -110,6 +110,7 @@ def certified(**changes: Any) -> dp.Certificate:
     return dp.certify(made, seed=1, trials=200)
 
 
+@pytest.mark.quality
 def test_page_and_certificate_say_how_much_was_tried() -> None:
     found = certified()
     tried = found.content["predicate"]["examination"]["tried"]

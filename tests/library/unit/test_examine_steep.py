@@ -161,6 +161,7 @@ def test_a_program_that_refuses_the_loss_has_none() -> None:
     assert steeper(case(Strict()), FOUND, 1) is None
 
 
+@pytest.mark.quality
 def test_the_certificate_has_it_as_a_stand_in_and_pays_for_it() -> None:
     certificate = dp.certify(case(Descent()), seed=1, trials=400)
     rows = certificate.content["predicate"]["audits"]

@@ -92,6 +92,7 @@ def test_seeded_noise_of_few_values_is_seen() -> None:
     assert drawn_alone({"a": uses}, seed=1).status == "held"
 
 
+@pytest.mark.quality
 def test_the_chance_of_ties_is_a_bound() -> None:
     """3,000 pairs of samples of six at each law: at most 380 alarms at 0.1 (chance 1e-6)."""
     rng = np.random.default_rng(1)

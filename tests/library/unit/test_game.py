@@ -140,6 +140,7 @@ def test_the_checker_confirms_both_ends_and_nothing_beyond() -> None:
     assert not confirm_upper(ROUNDS, F(found.upper), DELTA, huge)
 
 
+@pytest.mark.quality
 def test_without_triangles_between_the_upper_end_would_be_too_low(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

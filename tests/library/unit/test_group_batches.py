@@ -42,6 +42,7 @@ def explicit(size: int, epsilon: float) -> float:
     return float(np.trapezoid(lost, y))
 
 
+@pytest.mark.quality
 @pytest.mark.first_case("size")
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("epsilon", ["0", "0.3", "1"])

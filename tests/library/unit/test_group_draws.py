@@ -120,6 +120,7 @@ def test_the_checker_takes_no_moves_that_fall_and_no_smaller_ones() -> None:
     assert not dominates(DrawnMoves((F(1, 2), F(1)), F(1, 6), F(3)), moves)
 
 
+@pytest.mark.quality
 def test_no_moves_in_the_plane_are_further_apart() -> None:
     """Two records, four batches; a sum over the plane, for several angles and lengths."""
     axis = np.linspace(-8, 9, 341)
@@ -172,6 +173,7 @@ def test_the_checker_confirms_a_group_of_three_and_refuses_a_smaller_epsilon() -
     assert not confirmed(converted, delta, epsilon * F(95, 100))
 
 
+@pytest.mark.quality
 def test_an_audit_refutes_the_guarantee_of_one_record_for_a_user_of_five() -> None:
     """Planted bug: users of five records, accounted as one.  False alarm 1e-5 each."""
     node, delta = dp.Repeat(dp.PoissonSampled(dp.Gaussian("g", 1), F(1, 5)), 10), F(1, 100)

@@ -105,6 +105,7 @@ def test_a_unit_of_both_tables_moves_at_most_its_rows() -> None:
     assert largest_move(0, 1000) > 9
 
 
+@pytest.mark.quality
 def test_a_join_that_ignores_units_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: visits of all patients are joined to each person."""
     spelled = joins._spelled

@@ -207,7 +207,7 @@ def test_a_full_disk_stops_the_run(tmp_path: Path) -> None:
 @pytest.mark.long("a process of its own certifies some mechanisms")
 @pytest.mark.parametrize(
     "chosen",
-    ["dies or beside", pytest.param("not (dies or beside)", marks=pytest.mark.quality)],
+    ["dies", pytest.param("not dies", marks=pytest.mark.quality)],
 )
 def test_mechanisms_are_divided_among_processes(chosen: str, checkout: Path) -> None:
     """In a new process: in this one other tests' libraries have threads, which no copy has."""

@@ -71,6 +71,7 @@ def test_scores_are_larger_with_the_record() -> None:
     assert apart > 5 * math.hypot(with_record.std(), without.std()) / math.sqrt(20_000)
 
 
+@pytest.mark.quality
 def test_a_right_run_is_not_flagged() -> None:
     """False alarms 1e-4."""
     found = attack(*suite_of(), seed=4, error=ERROR)
@@ -115,6 +116,7 @@ class Silent(SampledLastIterateKernel):
         return super().sample(values, scale / 2, rng)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("bug", [Everybody, Often, OneBatch, Quiet, Silent])
 def test_coins_and_noise_that_are_not_as_declared_are_found(

@@ -259,6 +259,7 @@ def test_every_record_is_in_the_batch_at_rate_one() -> None:
     assert found.logs.tolist() == [0.0]
 
 
+@pytest.mark.quality
 def test_too_many_kinds_of_records_are_drawn_instead() -> None:
     node = SampledWithoutReplacement(Gaussian("a", 1), 10, 20)
     assert enumerated(node, Records(np.arange(20.0)[:, None])) is None

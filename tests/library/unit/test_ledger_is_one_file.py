@@ -80,6 +80,7 @@ HANDLED: dict[str, Callable[[Path, Path], object]] = {
 }
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("handle", HANDLED.values(), ids=HANDLED)
 def test_a_charge_goes_where_the_file_goes(path: Path, handle, tmp_path: Path) -> None:

@@ -301,6 +301,7 @@ def certificate() -> dict[str, Any]:
     return dp.certify(mechanism(), SUITE, seed=1).content
 
 
+@pytest.mark.quality
 def test_a_certificate_holds_bounds_that_the_checker_confirms(certificate: Any) -> None:
     row = certificate["predicate"]["likelihoods"][0]
     assert row["conditional_on"] == "the program draws the declared noise"

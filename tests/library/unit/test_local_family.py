@@ -190,6 +190,7 @@ def test_the_pair_of_clones_bounds_all_others_and_what_is_reached(
     assert reached > 0.75 * high
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("level", [1, 3, 6])
 def test_four_answers_are_bounded_in_all_data_sets_of_six(level: int) -> None:
@@ -801,6 +802,7 @@ def of_near_points(side: int, rng: np.random.Generator, trials: int) -> np.ndarr
     return np.where((first[:, 0] * side > other[:, 0] * side)[:, None], first, other)
 
 
+@pytest.mark.quality
 @pytest.mark.long_cases("columns")
 @pytest.mark.parametrize(
     ("right", "wrong", "values"),

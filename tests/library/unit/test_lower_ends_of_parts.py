@@ -102,6 +102,7 @@ def test_factors_that_a_product_has_not_are_refused(places: str) -> None:
         _marginal(WITH_NOISE, places)
 
 
+@pytest.mark.quality
 def test_delta_of_a_product_is_at_least_that_of_its_rounds() -> None:
     alone = profiles.delta_interval(ROUNDS, Fraction(1, 2))
     assert profiles.delta_interval(WITH_NOISE, Fraction(1, 2)).lower >= alone.lower > 0

@@ -53,6 +53,7 @@ def test_only_noise_that_models_share_voids_the_bound(fit: Any, said: list[str])
     assert names(fit) == said
 
 
+@pytest.mark.quality
 def test_copies_of_a_generator_in_workers_are_shared_noise() -> None:
     elsewhere = np.random.default_rng()
     assert names(lambda records: remembering(records, elsewhere), jobs=2) == [SHARED]

@@ -107,6 +107,7 @@ def test_upper_ends_do_not_rise_where_nothing_but_a_floor_is_left() -> None:
     assert uppers[0] < Fraction(1, 10**290)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("rounds", [2, 3])
 def test_beyond_all_finite_losses_delta_is_what_is_told(rounds: int) -> None:

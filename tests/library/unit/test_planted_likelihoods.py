@@ -248,6 +248,7 @@ def above(best_of: int, audits: int = 12) -> int:
     )
 
 
+@pytest.mark.quality
 def test_the_best_of_many_counted_sets_would_be_noticed() -> None:
     """Of right audits at most one in 20 exceeds the truth: three of 12 do in two of a hundred."""
     assert above(1) <= 2 < above(60)

@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -53,7 +53,14 @@ from tools import proofs_page
 
 ROOT = Path(__file__).parents[3]
 REPORTS, DOCS = ROOT / "reports", ROOT / "docs"
-needs_coq = pytest.mark.skipif(not coqc(), reason="Coq is not installed (apt-get install coq)")
+
+
+def needs_coq(test: Callable[..., None]) -> Callable[..., None]:
+    """Marks a test that the proof kernel reads something in."""
+    here = pytest.mark.skipif(not coqc(), reason="Coq is not installed (apt-get install coq)")
+    return pytest.mark.coq(here(test))
+
+
 ROUND = sympy.Symbol("round", integer=True, positive=True)
 ADMITTED = re.compile(r"\b(Axiom|Parameter|Admitted|Conjecture|admit|Abort)\b")
 

@@ -139,6 +139,7 @@ def test_noise_for_prefix_sums_refuses_what_is_no_run(asked: dict[str, Any], sai
         dp.ftrl_noise_for(**{"epsilon": 1, "delta": "1e-5", **asked})
 
 
+@pytest.mark.quality
 def test_a_warning_names_both_numbers() -> None:
     settings = {"n": 1_000, "batch": 100, "epochs": 1, "sigma": "0.6", "delta": "1e-5"}
     assert sampling_warning(used="poisson", accounted="poisson", **settings) is None
@@ -468,6 +469,7 @@ def test_the_command_for_sigma_takes_all_settings_and_needs_no_sigma() -> None:
     assert "sigma missing" in shown.output
 
 
+@pytest.mark.quality
 def test_tables_of_epsilon_and_of_sigma(tmp_path: Path) -> None:
     asked = "n=10000 batch=100 epochs=2 sigma=2"
     words = ["account", "--dp-sgd", asked, "--delta", "1e-5", "--points", "2", "--json"]

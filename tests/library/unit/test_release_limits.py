@@ -163,6 +163,7 @@ def test_a_plan_refuses_one_more_in_the_words_of_the_engine(query: str) -> None:
             exact_values(asked, Table(asked.schema, table(asked.schema)).opened("k"))
 
 
+@pytest.mark.quality
 @pytest.mark.usefixtures("small")
 def test_what_the_engine_alone_would_refuse_is_refused_after_the_charge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -79,6 +79,7 @@ def test_between_whole_orders_the_next_one_holds(alpha: str) -> None:
     assert max(mixture_moments(0.1, 1.5, float(alpha))) <= renyi(node, alpha)
 
 
+@pytest.mark.quality
 def test_the_proof_of_the_poisson_rule() -> None:
     """k(t) = a f + (1 - a) h - g is at least k'(1) (t - 1), on a grid of t, q and n."""
     with mpmath.workdps(60):

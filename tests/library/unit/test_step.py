@@ -78,6 +78,7 @@ def test_a_planted_bug_is_named_with_its_line_and_its_right_twin_is_not(
     assert found.verdict is dp.Verdict.ALARM
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_steps_of_noise_that_moves_and_of_batches_that_are_cut_are_left_alone(
@@ -123,6 +124,7 @@ def test_noise_that_is_taken_for_the_same_calls_right_steps_wrong(
     assert audited(right, RIGHT[name]).faults
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     "name",
@@ -174,6 +176,7 @@ def test_the_bound_on_mu_holds_at_its_confidence() -> None:
     assert 5 <= above <= 37
 
 
+@pytest.mark.quality
 def test_a_check_without_its_probability_calls_right_steps_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,6 +332,7 @@ def test_a_step_that_fails_is_named_by_its_line_and_without_its_text() -> None:
         dp.audit_step(Plain, np.zeros((5, 5)), noise_multiplier=1)
 
 
+@pytest.mark.quality
 def test_a_check_leaves_the_global_generators_alone() -> None:
     before = np.random.get_state()  # noqa: NPY002
     dp.audit_step(Plain, records(), noise_multiplier=NOISE)

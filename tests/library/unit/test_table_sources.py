@@ -208,6 +208,7 @@ def test_files_that_are_read_in_parts_give_the_same_sums(
         assert len(opened) >= 1 + 2 * 3, "each of the two passes in three parts"
 
 
+@pytest.mark.quality
 def test_what_does_not_fit_into_memory_goes_to_a_folder_that_its_user_alone_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,6 +236,7 @@ def test_parts_that_split_a_unit_would_show(known: dict[str, Any]) -> None:
     assert tuple(map(sum, zip(*apart, strict=True))) != known["n"]
 
 
+@pytest.mark.quality
 def test_dask_gives_the_same_sums(known: dict[str, Any]) -> None:
     frames = pytest.importorskip("dask.dataframe", reason="Dask is not installed")
     assert sums(frames.from_pandas(people(), npartitions=3)) == known

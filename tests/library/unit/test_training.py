@@ -188,6 +188,7 @@ def test_two_runs_into_one_file_cannot_both_draw(tmp_path: Path) -> None:
     assert output == 1
 
 
+@pytest.mark.quality
 def test_a_claim_that_does_not_hold_stops_a_run_before_data(tmp_path: Path) -> None:
     mechanism = replace(
         mean(), claims=[dp.Claim(dp.GDP("0.4"), by="this test")], for_shape=None, program=Mean(12)

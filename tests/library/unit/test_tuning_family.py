@@ -197,6 +197,7 @@ def test_no_pair_of_poisson_searches_is_further_apart_than_the_bounds(mean: floa
     assert 0.3 * stated < largest <= stated * (1 + 1e-9)
 
 
+@pytest.mark.quality
 def test_poisson_searches_are_near_the_papers_theorem() -> None:
     """Papernot, Steinke 2022, Theorem 6, with delta by the same conversion, at every order b.
 
