@@ -183,7 +183,7 @@ def test_advice_is_never_what_was_just_run_and_works(name: str, more, tmp_path: 
 # --- every budget of a plan beside every account --------------------------------------------------
 
 
-@pytest.mark.long_cases("approx-zcdp", "approx-gdp", "pure-gdp")
+@pytest.mark.long_cases("approx-zcdp", *(f"{account}-gdp" for account in CAPS))
 @pytest.mark.first_case("budget")
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("account", CAPS)

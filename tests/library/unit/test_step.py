@@ -53,6 +53,7 @@ def needs_library(planted: Planted) -> None:
     "NumPy: divided by the drawn batch",
     "NumPy: shuffled batches",
     "NumPy: private mean and deviation",
+    "NumPy: noise that grows as the root of the batch",
     "scikit-learn: a fixed random_state",
     "scikit-learn: rows are not normalised",
     "scikit-learn: noise of the variance",
