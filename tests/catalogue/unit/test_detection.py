@@ -57,6 +57,7 @@ def test_a_killed_run_goes_on_where_it_stopped(audited: list[str], tmp_path: Pat
     assert len(audited) == len(CASES)
 
 
+@pytest.mark.quality
 def test_both_entry_points_audit_a_case() -> None:
     case = next(case for case in catalogue() if case.name == "response_lies_one_way")
     assert [entry(case, 2_000, 1) for entry in (detection.with_pair, detection.with_domain)] == [

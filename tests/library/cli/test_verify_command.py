@@ -120,6 +120,7 @@ def test_each_kind_of_failure_has_a_status_of_its_own(
     dpaudit("verify", tmp_path / "none.json", code=BYTES)
 
 
+@pytest.mark.quality
 def test_a_certificate_of_a_day_that_is_to_come_is_not_as_required(
     file: Callable[[Json], Path], dpaudit: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -162,6 +162,7 @@ def test_a_count_that_is_dropped_is_found(times: int) -> None:
 # --- sound delegation ----------------------------------------------------------------------------
 
 
+@pytest.mark.quality
 @pytest.mark.long_cases("pld-add_remove")
 @pytest.mark.first_case("backend")
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE])

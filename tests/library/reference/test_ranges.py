@@ -92,6 +92,7 @@ def test_shares_under_secure_aggregation_hold_for_every_number_of_clients() -> N
     assert check(less, left, ranges=ranges, by="too little").outcome == "refuted"
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.long_cases(
     "paper 2, Theorem 3.3's vector, every kappa, epsilon <= 1",

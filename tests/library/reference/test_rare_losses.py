@@ -172,6 +172,7 @@ def test_rules_up_to_a_cap_are_as_near_as_they_say(
     assert max(errors.max(), known.errors(w).max()) < 1e-8
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("added", [False, True])
 def test_values_bound_the_transform_between_them(

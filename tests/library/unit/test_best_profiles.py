@@ -133,6 +133,7 @@ def test_every_shape_is_accounted(shape: str | int) -> None:
     assert 0.3406 < bound.upper < known[shape]
 
 
+@pytest.mark.quality
 def test_a_search_over_rounds_of_sampled_noise_is_below_renyi_s() -> None:
     """Ten runs of DP-SGD: Renyi divergences give 4.13, and one run has epsilon 1.83."""
     run = dp.dp_sgd(sigma=1, rate="0.01", steps=1000)

@@ -165,6 +165,7 @@ def test_the_same_from_one_or_two_workers(
     assert (os.getpid() in pids(tmp_path / "log")) == (jobs == 1), "workers are other processes"
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 def test_a_stored_half_is_not_run_again(backend: str, expected: list[Any], tmp_path: Path) -> None:
     store, half = AuditStore(tmp_path, "audit"), BATCHES[::2]

@@ -261,6 +261,7 @@ def never(rows: Any) -> Any:
     return plain(rows, np.isin(rows[:, 0] ** 2, [-5.0]), 1)
 
 
+@pytest.mark.quality
 def test_a_program_with_a_condition_that_no_record_met_is_unconfirmed() -> None:
     program = mechanism("never", Counts(never), "zero_out")
     certificate = dp.certify(program, seed=1, trials=400)

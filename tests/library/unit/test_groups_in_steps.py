@@ -109,6 +109,7 @@ def test_what_has_exact_groups_keeps_them(monkeypatch: pytest.MonkeyPatch) -> No
 SMALL = dp.Repeat(dp.SampledWithoutReplacement(dp.Gaussian("mean", 2), 100, 10_000), 20)
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize(
     "child",
     [

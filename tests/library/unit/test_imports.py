@@ -280,6 +280,7 @@ def test_no_module_is_an_orphan(graph: grimp.ImportGraph) -> None:
     assert ours - fewer == {"dpaudit.check.__main__"}
 
 
+@pytest.mark.quality
 def test_a_release_of_a_file_loads_no_pandas(tmp_path: Path) -> None:
     """It takes .3 s to import; the sums, the attack's tables and the Parquet do without."""
     (tmp_path / "people.csv").write_text("sex,age\nf,1\nm,2\n")

@@ -384,6 +384,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", CHANGES)
 def test_altered_likelihoods_are_refused(certificate: Any, name: str) -> None:
     predicate = copy.deepcopy(certificate["predicate"])
@@ -394,6 +395,7 @@ def test_altered_likelihoods_are_refused(certificate: Any, name: str) -> None:
         check(changed)
 
 
+@pytest.mark.quality
 def test_the_pairs_of_a_certificate_share_the_printed_level(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -398,6 +398,7 @@ def test_the_noise_for_a_tiny_epsilon_is_found_in_seconds() -> None:
     assert cyclic[0] == pytest.approx(float(cyclic[1]), rel=1e-5)
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize(
     ("asked", "said"),
     [

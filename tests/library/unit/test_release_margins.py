@@ -489,7 +489,6 @@ def test_no_weights_make_the_largest_error_of_consistent_counts_smaller(name: st
         assert best <= largest_variance(items, list(other)) * 1.01
 
 
-@pytest.mark.quality
 def test_weights_for_the_margins_that_are_asked_give_smaller_errors() -> None:
     """Four nested counts of 120 cells: 12% in each number, at the same budget."""
     columns = {n: Category(tuple(map(str, range(k)))) for n, k in (("a", 2), ("b", 6), ("c", 10))}

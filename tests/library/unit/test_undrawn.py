@@ -58,6 +58,7 @@ def losses(node: dp.Node) -> Losses:
 # --- the account ----------------------------------------------------------------------------------
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize(
     ("sigma", "rate", "rounds", "bare_ends"),
     [
