@@ -158,6 +158,12 @@ class _Trials(Search):
     def _part(
         self, side: int, proposal: Proposal, runs: int, rng: np.random.Generator
     ) -> tuple[Array, Array, Array]:
+        """Losses, log weights and whether each loss is sure, of trials drawn from a proposal.
+
+        A trial's scores are normal: plain with probability ``proposal.plain``, and otherwise of the
+        mean and precision of :meth:`direction`.  A weight is the plain density over the mixture's,
+        rounded downward.
+        """
         slope, curvature = self.leans[side]
         precision = np.clip(1 - proposal.shift * curvature, *TILT_PRECISIONS)
         mean = np.clip(proposal.shift * slope / precision, -MAX_TILT_MEAN, MAX_TILT_MEAN)

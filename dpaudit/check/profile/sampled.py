@@ -201,7 +201,13 @@ def beyond(factor: Capped, count: int) -> Beyond:
 
 
 class Pairs:
-    """Distances D, falling, with what pairs at that distance hold at least; and the density."""
+    """Bounds of |E exp(i w L)| for one round's loss L, tilted by t, by the two ways of the module.
+
+    ``distances``: D, falling; ``paired``: for each, a lower bound of twice the integral over l of
+    min(p(l), p(l + D)), so that 1 - paired (1 - cos(w D / 2)) is a bound where w D <= pi.
+    ``variation``: V, with the bound V / w at every frequency.
+    Errors: NotConfirmed where floats hold a parameter, a moment or a loss too badly.
+    """
 
     def __init__(self, pair: Factor, t: Ball) -> None:
         mu, rate, _ = _parameters(pair)
@@ -232,11 +238,11 @@ class Pairs:
         paired: list[float] = []
         distance = 6 * spread
         while distance > FINEST and len(distances) < 200:
-            whole_moment = self._held(loss, distance, start)
-            if distances and whole_moment > 0.998:
+            held = self._held(loss, distance, start)
+            if distances and held > 0.998:  # smaller distances cannot cancel more
                 break
             distances.append(distance)
-            paired.append(whole_moment)
+            paired.append(held)
             distance /= RATIO
         self.distances, self.paired = np.array(distances), np.array(paired)
         self.variation = self._variation(total)

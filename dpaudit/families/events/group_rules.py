@@ -73,7 +73,7 @@ SHIFTED = (Gaussian, Laplace, CorrelatedGaussian, IndividualGaussian)
 # Noise of whole numbers is log-concave: the pair of the group's largest move dominates.
 MOVED = (DiscreteGaussian, DiscreteLaplace, DistributedGaussian, DistributedSkellam)
 # The largest sampled group for noise other than Gaussian: there is one branch a number of members.
-MOST_TOLD = 64
+MOST_COUNTED = 64
 
 
 def moves_together(node: Node, noise: tuple[type[Node], ...] = (Gaussian, Laplace)) -> bool:
@@ -215,18 +215,20 @@ def group_profile(node: Group, base: Losses) -> Losses:
     for all weights of S, what was released before among them; and then, its normal variable given,
     that of the release before it.
 
-    Poisson samples of other noise: that none came, or how many did, is told (joint convexity), with
-    the same law of J on either side: Branched over J = 1..k of Mixed(pair of a group of J, 1 - (1 -
-    rate)^k), each as likely as J given J >= 1.  Reached is what one of the group does alone.
+    Poisson samples of other noise: the attacker also sees J, how many members are drawn given that
+    any is; its law is the same on either side (joint convexity).  This gives Branched over J = 1..k
+    of Mixed(pair of a group of J, 1 - (1 - rate)^k), each as likely as J given J >= 1.  Reached is
+    what one of the group does alone.
 
-    Records replaced in Poisson samples: how many of the group came is told, with the same law on
-    either side, and the child's noise is moved by so many.  Where an absent record adds zero, this
-    dominates too; one of the group alone, replaced by its opposite, is what is reached.
+    Records replaced in Poisson samples: the attacker also sees how many members are drawn, whose
+    law is the same on either side, and the child's noise is moved by so many.  Where an absent
+    record adds zero, this dominates too; one of the group alone, replaced by its opposite, is what
+    is reached.
 
-    Gaussian noise on batches drawn otherwise (of one size, allocated, shuffled, in an order): where
-    the coins are told, whose law is the same on either side (joint convexity), a release is moved
-    by at most the group's members in its batch, k_i of k, and where a record is in j batches of a
-    pass those add up to at most j k: sums of squares are largest with all in j batches.  So it is
+    Gaussian noise on batches drawn otherwise (of one size, allocated, shuffled, in an order): given
+    the coins, whose law is the same on either side (joint convexity), a release is moved by at most
+    the group's members in its batch, k_i of k, and where a record is in j batches of a pass those
+    add up to at most j k: sums of squares are largest with all in j batches.  So it is
     k times the shift of the noise as if there were no sampling, j times a pass.  Reached as above,
     and by the whole group in one batch of a public order.
 
@@ -241,10 +243,11 @@ def group_profile(node: Group, base: Losses) -> Losses:
         return base
     if draws_together(child) and not is_symbolic(node.size):
         above = [
-            tuple(_drawn(p, node, told=True) for p in side) for side in (base.remove, base.add)
+            tuple(_drawn(p, node, members_seen=True) for p in side)
+            for side in (base.remove, base.add)
         ]
         below = [
-            tuple(_drawn(p, node, told=False) for p in side)
+            tuple(_drawn(p, node, members_seen=False) for p in side)
             for side in (base.reached_remove, base.reached_add)
         ]
         return Losses(above[0], above[1], below[0], below[1], base.slack, base.in_one_part)
@@ -254,9 +257,9 @@ def group_profile(node: Group, base: Losses) -> Losses:
     if isinstance(child, ZCDP):
         concentrated: Losses = PROFILE.of_leaf(ZCDP(node.size**2 * child.rho))
         return concentrated
-    coins_told = shift_without_sampling(child)
-    if coins_told is not None:
-        pair = Normal(node.size * coins_told)
+    shift_given_coins = shift_without_sampling(child)
+    if shift_given_coins is not None:
+        pair = Normal(node.size * shift_given_coins)
         reached = base.reached_remove, base.reached_add
         if in_one_public_batch(node) and moves_all(reached):
             reached = (_moved_on(reached[0], node), _moved_on(reached[1], node))
@@ -345,35 +348,37 @@ def enlarged(pair: Pair, node: Group, *, composed: bool) -> Pair:
     return product(enlarged_factors)
 
 
-def _drawn(pair: Pair, node: Group, *, told: bool) -> Pair:
+def _drawn(pair: Pair, node: Group, *, members_seen: bool) -> Pair:
     """The pair of a group, factor by factor, under either order.
 
-    ``told``: a pair that dominates it, in which the attacker sees more.
+    ``members_seen``: a dominating pair, in which the attacker also sees how many members are drawn.
     """
     if pair.scaled(node.size) is not None:
         return enlarged(pair, node, composed=True)
     if pair.is_swapped:
-        return _drawn(pair.unswapped, node, told=told).swapped
+        return _drawn(pair.unswapped, node, members_seen=members_seen).swapped
     if pair.sample is not None:
-        return _sampled(pair, pair.sample, node, told=told)
+        return _sampled(pair, pair.sample, node, members_seen=members_seen)
     if pair.opposition is not None:
-        return _seen(with_coin(pair.opposition), node) if told else pair
+        return _seen(with_coin(pair.opposition), node) if members_seen else pair
     if pair.seen:
         return _seen(pair, node)
-    return product((_drawn(factor, node, told=told), times) for factor, times in pair.factors)
+    return product(
+        (_drawn(factor, node, members_seen=members_seen), times) for factor, times in pair.factors
+    )
 
 
-def _sampled(pair: Pair, sample: Sample, node: Group, *, told: bool) -> Pair:
+def _sampled(pair: Pair, sample: Sample, node: Group, *, members_seen: bool) -> Pair:
     """The pair of a group in a sample: a binomial number of its members is drawn."""
     if sample.rate == 1:
-        return _drawn(sample.base, node, told=told)
+        return _drawn(sample.base, node, members_seen=members_seen)
     mu = sample.base.gaussian_shift
     if mu is not None:
         return Drawn(mu, sample.rate, node.size)
-    return _told(sample, node) if told else pair
+    return _with_members_seen(sample, node) if members_seen else pair
 
 
-def _told(sample: Sample, node: Group) -> Pair:
+def _with_members_seen(sample: Sample, node: Group) -> Pair:
     """A dominating pair for a sampled group: the attacker sees how many members were drawn, if any.
 
     Whether any was drawn stays secret.
@@ -408,8 +413,8 @@ def _seen(pair: Pair, node: Group) -> Pair:
 def _binomial(node: Group, rate: Number) -> list[Number]:
     """The law of how many of the group are drawn."""
     k = int(node.size)
-    if k > MOST_TOLD:
-        raise Unsupported(f"{_no_pair(node)}; up to {MOST_TOLD} records are told apart")
+    if k > MOST_COUNTED:
+        raise Unsupported(f"{_no_pair(node)}; up to {MOST_COUNTED} members are counted")
     return [math.comb(k, j) * rate**j * (1 - rate) ** (k - j) for j in range(k + 1)]
 
 

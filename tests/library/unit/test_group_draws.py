@@ -325,7 +325,7 @@ def test_groups_over_what_is_not_known_are_refused_by_name() -> None:
     for unknown in (twice, both):
         with pytest.raises(Unsupported, match="no dominating pair is proved for a group"):
             dp.account(dp.Group(unknown, 3), SCOPE).step("profile")
-    with pytest.raises(Unsupported, match="up to 64 records are told apart"):
+    with pytest.raises(Unsupported, match="up to 64 members are counted"):
         dp.account(dp.Group(dp.PoissonSampled(dp.Laplace("a", 1), F(1, 2)), 65), SCOPE).step(
             "profile"
         )
