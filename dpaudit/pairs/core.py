@@ -564,17 +564,12 @@ class ByText:
     def __init__(self, pair: Pair) -> None:
         self._start, self._pieces = "", pair.pieces()
 
-    def _goes_on(self) -> bool:
-        piece = next(self._pieces, "")
-        self._start += piece
-        return bool(piece)
-
     def __lt__(self, other: ByText) -> bool:
         while self._start.startswith(other._start) or other._start.startswith(self._start):
-            shorter, longer = sorted((self, other), key=lambda text: len(text._start))
-            if not shorter._goes_on():
-                more = len(longer._start) > len(shorter._start) or longer._goes_on()
-                return shorter is self and more
+            more, others = next(self._pieces, ""), next(other._pieces, "")
+            if not more + others:
+                break
+            self._start, other._start = self._start + more, other._start + others
         return self._start < other._start
 
 
