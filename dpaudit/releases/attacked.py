@@ -58,7 +58,7 @@ def mechanism_of(plan: Plan) -> Mechanism:
             notes=(
                 *_prepared(schema),
                 *filter(None, [release.accounts]),
-                *(step.text for step in release.post),
+                *plan.rules,
                 *([] if release.synthetic is None else [release.synthetic.text]),
             ),
             data=schema.name,

@@ -105,10 +105,9 @@ def _costs_row(state: State, costs: Costs) -> dict[str, Any]:
 def _parts(planned: Plan) -> list[dict[str, str]]:
     """A row for each part of a plan: noise, scale, and error at 95%."""
     from dpaudit.releases.items.item import Choice, Declared, Vector
-    from dpaudit.releases.publish import thresholds
     from dpaudit.tabular.schema import text_of
 
-    shown, least = [], thresholds(planned)
+    shown, least = [], planned.thresholds
     for label, part in planned.parts.items():
         leaf = planned.leaves[label]
         row = {"part": label, "noise": type(leaf).__name__, "error_95": "", "survives": ""}

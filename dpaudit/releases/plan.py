@@ -312,6 +312,26 @@ class Plan:
         """The delta at which the release is charged where deltas add up."""
         return self.release.delta
 
+    @cached_property
+    def thresholds(self) -> dict[str, tuple[int, int]]:
+        """The threshold of each part that has one, and the size of a group shown in 95 of 100."""
+        by_label = {}
+        for label, part in self.parts.items():
+            if isinstance(part, Thresholded):
+                least = int(self.leaves[label].threshold)  # type: ignore[union-attr]
+                by_label[label] = (least, least + self.margins.half(label, Fraction(1, 10)))
+        return by_label
+
+    @property
+    def rules(self) -> list[str]:
+        """The rules of suppression, rounding and consistency, in words; of all numbers alike."""
+        shown = (
+            f"{label}: a group is shown if its noisy count is at least {least}; all others are "
+            f"suppressed, and one of {survives} is shown 95 times in 100"
+            for label, (least, survives) in self.thresholds.items()
+        )
+        return [*shown, *(step.text for step in self.release.post)]
+
 
 @dataclass(frozen=True)
 class PlannedMargins(Margins):

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from fractions import Fraction
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -310,7 +309,7 @@ def _book(release: Release, asked: Ledger | Unrecorded | None) -> Ledger | None:
 def publish(
     plan: Plan,
     data: Any,
-    out: Path,
+    out: Path | str,
     *,
     ledger: Ledger | Unrecorded | None = None,
     name: str = "release",
@@ -338,7 +337,7 @@ def publish(
     before; Disagreement where the plan's certificate does not certify it.
     """
     check_trials(trials)
-    release = plan.release
+    release, out = plan.release, Path(out)
     book = _book(release, ledger)
     targets = targets_of(out, name)
     with _alone(out):
@@ -795,7 +794,7 @@ def contents_of(
         **({"corrects": release.corrects} if release.corrects else {}),
         **({"ready_made": ready_made} if ready_made else {}),
         "not_private": list(release.schema.read_off_data),
-        "rules": rules_of(plan),
+        "rules": plan.rules,
         "values": [{**row, "keys": dict(row["keys"])} for row in table],
         "noisy": {
             label: _drawn(values)
@@ -832,16 +831,6 @@ def files_of(content: Mapping[str, Any], targets: Mapping[str, Path]) -> dict[Pa
         targets["parquet"]: _parquet(table),
         **others,
     }
-
-
-def rules_of(plan: Plan) -> list[str]:
-    """The rules of suppression, rounding and consistency, in words; the same for all numbers."""
-    shown = (
-        f"{label}: a group is shown if its noisy count is at least {least}; all others are "
-        f"suppressed, and one of {survives} is shown 95 times in 100"
-        for label, (least, survives) in thresholds(plan).items()
-    )
-    return [*shown, *(step.text for step in plan.release.post)]
 
 
 # Descriptions of the columns, for a reader of the CSV alone.
@@ -937,13 +926,3 @@ def _number(value: str) -> float | None:
         return float(value)
     except ValueError:
         return None
-
-
-def thresholds(plan: Plan) -> dict[str, tuple[int, int]]:
-    """For each thresholded part: the threshold, and the size of a group shown 95 times in 100."""
-    by_label = {}
-    for label, part in plan.parts.items():
-        if isinstance(part, Thresholded):
-            least = int(plan.leaves[label].threshold)  # type: ignore[union-attr]
-            by_label[label] = (least, least + plan.margins.half(label, Fraction(1, 10)))
-    return by_label

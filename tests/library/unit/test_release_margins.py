@@ -19,6 +19,7 @@ from dpaudit.errors import InvalidParameter
 from dpaudit.families.opaque import ApproxDP
 from dpaudit.releases import plan as plans
 from dpaudit.releases import post
+from dpaudit.releases.attacked import mechanism_of
 from dpaudit.releases.families import Family, family_of, weights_of
 from dpaudit.releases.items import averages
 from dpaudit.releases.items.averages import Mean
@@ -415,6 +416,7 @@ def test_the_metadata_of_the_csv_states_suppression_and_rounding(tmp_path: Path)
     shown, rounded = (note["rule"] for note in found["notes"])
     assert f"noisy count is at least {threshold}; all others are suppressed" in shown
     assert "round to 5: n" in rounded
+    assert mechanism_of(plan).setting.notes == (shown, rounded)
     assert "ApproxDP(epsilon=1, delta=0.000001)" in found["dc:description"]
 
 
