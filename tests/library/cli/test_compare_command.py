@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from dpaudit.certificate.evidence import BOTH
+from dpaudit.certificate.order import Options
 from dpaudit.check import check
 from dpaudit.check.file import load
 from dpaudit.cli.main import main
@@ -32,6 +34,7 @@ from dpaudit.compare import (
 )
 from dpaudit.compare import comparison as comparison_module
 from dpaudit.compare.comparison import NOTHING, OPTIMUM
+from dpaudit.compare.find import find
 from dpaudit.compare.written import cells, markdown, notes
 from dpaudit.curator.mechanism import Mechanism
 from dpaudit.errors import InvalidParameter
@@ -199,6 +202,18 @@ def test_the_choice_of_settings_is_said_to_be_outside_the_guarantee(outcome: Out
     public = replace(outcome, public="survey.csv")
     assert not any("not private" in note for note in notes(public))
     assert "survey.csv, which whoever ran it declares public" in markdown(public)
+
+
+def test_a_certificate_says_that_its_command_makes_more(outcome: Outcome) -> None:
+    """The command is that of ``certify`` without options: all audits, and a longer examination."""
+    assert Options().method == BOTH
+    assert f"for {Options().seconds:g} seconds" in written.MORE
+    assert f"not {written.EXAMINED:g}" in written.MORE
+    orders = find("srgd", Path.cwd())
+    for row in outcome.rows:
+        if row.method is not None:
+            order = written.certified(outcome, row, orders.order(row.method.mechanism))
+            assert written.MORE in order.mechanism.setting.notes
 
 
 @pytest.mark.quality
@@ -388,8 +403,9 @@ def test_a_table_a_plot_and_a_certificate_of_each_method(
         assert "That choice is not private" in text
         assert "chosen without the data" not in text
         assert "epsilon = 2" in text
-        # Likelihoods alone attack, and the command that is named certifies with all audits.
+        # Likelihoods alone attack; the command that is named certifies with all audits, as said.
         predicate = certificate["predicate"]
+        assert written.MORE in predicate["caveats"]
         assert not predicate["audits"]
         assert predicate["examination"]["tried"]["seconds"] == f"{written.EXAMINED:g}"
         assert predicate["reproduce"]["command"].startswith("dpaudit certify catalogue:")
