@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from experiments.kl.contest import BASELINES, PAPERS, SETTINGS
+from experiments.kl.contest import BASELINES, LIMITS, LOOK, PAPERS, SETTINGS, TOO_LONG
 from experiments.lab.papers import Agreement, Paper, Statement
 from experiments.lab.protocol import FULL_BATCH
 
@@ -186,6 +186,7 @@ KL = Paper(
     setting=(
         "The paper has no experiments. All records are equal: only the noise falls with n; rho "
         "= 1, beta = .05, replace-one. What is marked ours is not in the paper: who is ahead at "
-        "these sizes, and who learns at all."
+        f"these sizes, and who learns at all. In kl_contest {LOOK}; "
+        f"{LIMITS}. {TOO_LONG}."
     ),
 )

@@ -34,6 +34,7 @@ from experiments.lab.protocol import (
     OPTIMUM,
     REQUIRED,
     SET,
+    at_ends,
     judged,
 )
 from experiments.lab.running import distinct
@@ -254,10 +255,10 @@ def test_a_search_of_paper_5_that_ends_at_our_most_steps_is_marked(
     method: str, counted: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cell = next(c for c in kl.cells(Size.FULL) if c.text("method") == method)
-    for steps, marked in ((most, 1), (most - 1, 0)):
+    for steps, marked in ((most, [f"{counted} (at most {most:,}, for time)"]), (most - 1, [])):
         found = {SET + counted: steps, END + counted: 0}
         monkeypatch.setattr(kl, "tuned", lambda *_, found=found: found)
-        assert kl.run(cell, np.random.default_rng(0))[END + counted] == marked
+        assert at_ends(Result(cell, kl.run(cell, np.random.default_rng(0)))) == marked
 
 
 def test_a_judged_run_of_the_adaptive_method_that_ends_at_our_most_rounds_is_marked(
@@ -265,14 +266,15 @@ def test_a_judged_run_of_the_adaptive_method_that_ends_at_our_most_rounds_is_mar
 ) -> None:
     found = (c for c in kl.cells(Size.FULL) if c.text("method") == kl.ADAPTIVE)
     cell = next(c for c in found if c.text("setting") == "two")
-    for step, marked in ((4.0, True), (1.0, False)):  # steps of 4 go on from side to side
+    limit = "rounds (at most 1,000, for time)"
+    for step, marked in ((4.0, [limit]), (1.0, [])):  # steps of 4 go on from side to side
 
         def tuned(*given: object, step: float = step) -> Values:
             given[2]({"step": step}, np.random.default_rng(0))  # type: ignore[operator]
             return {SET + "step": step}
 
         monkeypatch.setattr(kl, "tuned", tuned)
-        assert ((END + "rounds") in kl.run(cell, np.random.default_rng(0))) == marked
+        assert at_ends(Result(cell, kl.run(cell, np.random.default_rng(0)))) == marked
 
 
 def test_bs23_spends_the_budget_of_user_level_comparisons_at_most() -> None:
