@@ -30,7 +30,7 @@ from dpaudit.audit.likelihood import FEWEST_RUNS, Likely, Wanted, likelihood_aud
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
 from dpaudit.audit.verdict import SHOWN_ERROR, DecisionBudget, lens, lower_for, printed_delta, raw
-from dpaudit.certificate.attempts import stand_in
+from dpaudit.certificate.attempts import own_pairs, stand_in
 from dpaudit.certificate.evidence import likelihood_runs
 from dpaudit.curator.curator import Program
 from dpaudit.curator.mechanism import Mechanism
@@ -45,7 +45,8 @@ EIGHT = (
 SEED, PLAIN = 1, 500
 COLUMNS = ("mechanism", "pair", "claim", "accounted", "likelihood", "plain", "share", "plain share",
            "runs", "seconds", "why not")  # fmt: skip
-FOUND, STAND_IN, STEEPER = "found", "stand-in", "steeper loss"
+FOUND, SUITE, STAND_IN, STEEPER = "found", "suite", "stand-in", "steeper loss"
+OWN = FOUND, SUITE  # pairs on which the program itself runs
 ATTAINED = " (attained)"  # after an accounted number that some pair of data sets reaches
 APART = 10_000  # keeps the draws of one program's pairs apart
 SMALL = 1e-12  # no bound is divided by less
@@ -142,9 +143,14 @@ def accounted(mechanism: Mechanism) -> list[tuple[float | None, bool]]:
 
 
 def likely(
-    mechanism: Mechanism, program: Program, neighbours: Neighbours, runs: int, index: int
+    mechanism: Mechanism,
+    program: Program,
+    neighbours: Neighbours,
+    runs: int,
+    index: int,
+    error: float,
 ) -> tuple[Likely, float]:
-    """The likelihood audit of a program on a pair, and its processor seconds."""
+    """The likelihood audit of a program on a pair, at an error, and its processor seconds."""
     began = time.process_time()
     found = likelihood_audit(
         program,
@@ -155,7 +161,7 @@ def likely(
         seed=SEED,
         index=index,
         runs=runs,
-        shown_error=SHOWN_ERROR,
+        shown_error=error,
         decisive_error=DecisionBudget(1, 1).likelihood,
     )
     return found, time.process_time() - began
@@ -183,19 +189,20 @@ def targets(
     mechanism: Mechanism, suite: Suite | None, examination: Examination
 ) -> Iterator[tuple[str, Program, Neighbours]]:
     """The programs and pairs that are attacked, each with its kind."""
-    if examination.pair is not None:
-        yield FOUND, mechanism.program, examination.pair
-    if suite is not None and not suite.kernels:
-        kind = STAND_IN if stand_in(mechanism, suite) else "suite"
-        yield kind, suite.program, suite.neighbours
+    found = None if examination.pair is None else examination.pair.digests
+    for pair in own_pairs(mechanism, suite, examination):
+        yield FOUND if pair.digests == found else SUITE, mechanism.program, pair
+    if suite is not None and stand_in(mechanism, suite):
+        yield STAND_IN, suite.program, suite.neighbours
     made = steeper(mechanism, examination, SEED) if suite is None else None
     if made is not None:
         yield STEEPER, made.program, made.neighbours
 
 
 def rows_of(mechanism: Mechanism, suite: Suite | None, index: int) -> Iterator[list[str]]:
-    """One row a claim and pair: the examiner's, then the suite's, or that on a steeper loss.
+    """One row a claim and pair: of the program itself, of a stand-in, or on a steeper loss.
 
+    The pairs of the program itself share the error of 5%, as the largest of their bounds counts.
     ``index``: keeps the draws of programs apart.
     """
     shape = None if suite is None else shape_like(suite.neighbours.first)
@@ -208,10 +215,12 @@ def rows_of(mechanism: Mechanism, suite: Suite | None, index: int) -> Iterator[l
         tried = [one for one in tried if one[0] == STAND_IN]
         why = f"one of its runs reads {examination.work:,} numbers"
         yield [mechanism.name, *[""] * 9, why]
+    shared = SHOWN_ERROR / max(sum(kind in OWN for kind, *_ in tried), 1)
     uppers = accounted(mechanism)
     for number_of, (kind, program, neighbours) in enumerate(tried):
         apart = number_of * APART + index
-        found, seconds = likely(mechanism, program, neighbours, runs_of_one or FEWEST_RUNS, apart)
+        count, error = runs_of_one or FEWEST_RUNS, shared if kind in OWN else SHOWN_ERROR
+        found, seconds = likely(mechanism, program, neighbours, count, apart, error)
         try:
             plainly, more = plain(mechanism, program, neighbours, apart)
         except DpauditError:
@@ -226,7 +235,7 @@ def rows_of(mechanism: Mechanism, suite: Suite | None, index: int) -> Iterator[l
             wrong = [] if shown is None else [c for c in claims if refuted(c, shown)]
             if wrong:
                 why = f"the bound refutes {wrong[0].text}"
-            elif not why and kind == FOUND and (not upper or (shown or 0.0) < HIGH * upper):
+            elif not why and kind in OWN and (not upper or (shown or 0.0) < HIGH * upper):
                 why = reason(examination, upper, runs, attained=attained)
             yield [
                 mechanism.name, kind, text_of(claims), number(upper) + ATTAINED * attained,
@@ -311,19 +320,23 @@ def lines(rows: Sequence[Sequence[str]], kept: Sequence[str] = ()) -> list[str]:
 
     ``kept``: programs with a stand-in, each of which is listed with the reason.
     """
-    own = [row for row in rows if row[1] == FOUND and row[6]]
+    shown = [row for row in rows if row[1] in OWN and row[6]]
+    # By program and claim, the row with the largest share.
+    best = {(row[0], row[2]): row for row in sorted(shown, key=lambda row: float(row[6]))}
+    own = list(best.values())
     found: list[str] = []
-    for kind, some in (
-        ("accounted bounds", own),
-        ("attained bounds", [row for row in own if row[3].endswith(ATTAINED)]),
+    for some, pairs in (
+        (own, "On the better of a program's pairs"),
+        ([row for row in shown if row[1] == FOUND], "On pairs that the tool found"),
     ):
-        shares = [float(row[6]) for row in some]
-        if shares:
-            high = sum(share > HIGH for share in shares)
-            found.append(
-                f"On pairs that the tool found, the median share of {len(shares)} {kind} is "
-                f"{statistics.median(shares):.3f}; {high} shares are above {HIGH}."
-            )
+        for kind, end in (("accounted bounds", ""), ("attained bounds", ATTAINED)):
+            shares = [float(row[6]) for row in some if row[3].endswith(end)]
+            if shares:
+                high = sum(share > HIGH for share in shares)
+                found.append(
+                    f"{pairs}, the median share of {len(shares)} {kind} is "
+                    f"{statistics.median(shares):.3f}; {high} shares are above {HIGH}."
+                )
     smallest: dict[str, Sequence[str]] = {}
     for row in sorted(own, key=lambda row: float(row[6])):
         smallest.setdefault(row[0], row)

@@ -8,6 +8,7 @@ from dpaudit.audit.attack import attack
 from dpaudit.audit.examine import Examination
 from dpaudit.audit.examine.steep import steeper
 from dpaudit.audit.likelihood import FEWEST_RUNS, Likely, likelihood_audit
+from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
 from dpaudit.audit.verdict import SHOWN_ERROR, deltas, lens, raw
 from dpaudit.certificate.evidence import (
@@ -126,11 +127,7 @@ def likelihoods_of(
     if not run.budget.likelihoods:
         return []  # no claim of any mechanism is in a measure that likelihoods bound
     own = [a.attacked for a in attempts if not a.differs]
-    suites = () if order.suite is None else order.suite.all
-    own_suites = [suite for suite in suites if not stand_in(mechanism, suite)]
-    pairs = {suite.neighbours.digests: suite.neighbours for suite in own_suites}
-    if examination.pair is not None:
-        pairs.setdefault(examination.pair.digests, examination.pair)
+    pairs = own_pairs(mechanism, order.suite, examination)
     broken = [*examination.broken, *(f for a in own for f in a.findings if f.status == "broken")]
     runs = likelihood_runs(examination)
     why_not = BROKEN if broken else ""
@@ -154,8 +151,20 @@ def likelihoods_of(
             decisive_error=run.budget.likelihood,
             jobs=options.jobs,
         )
-        for number, neighbours in enumerate(pairs.values())
+        for number, neighbours in enumerate(pairs)
     ]
+
+
+def own_pairs(
+    mechanism: Mechanism, suite: Suite | None, examination: Examination
+) -> list[Neighbours]:
+    """Different pairs on which the program itself is attacked: its suites', then the one found."""
+    suites = () if suite is None else suite.all
+    of_suites = (one.neighbours for one in suites if not stand_in(mechanism, one))
+    pairs = {pair.digests: pair for pair in of_suites}
+    if examination.pair is not None:
+        pairs.setdefault(examination.pair.digests, examination.pair)
+    return [*pairs.values()]
 
 
 def resting(likely: Sequence[Likely], examination: Examination) -> list[Likely]:

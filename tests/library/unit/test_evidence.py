@@ -27,8 +27,12 @@ from benchmarks import (
     wide,
 )
 from benchmarks.evidence import SECTIONS, Results, Section
+from dpaudit.audit.examine import Examination
+from dpaudit.audit.likelihood import Likely
 from dpaudit.mutate.run import CAUGHT, CERTIFIED, LEFT_ALONE, SAME, Result
 from dpaudit.report.verifier import SECONDS
+from tests.support.examined import mechanism
+from tests.support.kernels import Written
 
 LARGEST = 150_000  # bytes of the file of results
 LEAST_ENTRIES = 130  # of the catalogue, whose certificates a browser's engine judged
@@ -109,16 +113,50 @@ def test_plain_items_have_no_more_noise_than_zero_concentrated_privacy_in_equal_
         assert plan.margins.deviation(name) <= nine.WORSE * theirs * sensitivity
 
 
-def test_shares_are_counted_on_pairs_that_were_found() -> None:
-    """Those of stand-ins and of claims without a bound are shown, and not counted."""
-    cases = (("found", "0.9", True), ("found", "0.5", False), ("suite", "0.1", True))
+def test_the_largest_share_of_a_claim_counts_and_no_stand_ins() -> None:
+    """Shares of stand-ins and of claims without a bound are shown, and not counted."""
+    cases = (
+        ("a", "found", "0.9", True), ("b", "found", "0.5", False), ("b", "suite", "0.7", False),
+        ("a", "suite", "0.1", True), ("a", "stand-in", "1.0", True), ("c", "found", "", True),
+    )  # fmt: skip
     rows = [
-        ["a", kind, "GDP(mu=1)", "1" + likelihoods.ATTAINED * attained, share, "", share, *[""] * 4]
-        for kind, share, attained in (*cases, ("found", "", True))
+        [name, kind, "GDP(mu=1)", "1" + likelihoods.ATTAINED * attained, "", "", part, *[""] * 4]
+        for name, kind, part, attained in cases
     ]
-    every, attained = likelihoods.lines(rows)[:2]
-    assert "the median share of 2 accounted bounds is 0.700; 1 shares are above" in every
-    assert "the median share of 1 attained bounds is 0.900" in attained
+    found = likelihoods.lines(rows)
+    assert "the median share of 2 accounted bounds is 0.800; 1 shares are above" in found[0]
+    assert "the median share of 1 attained bounds is 0.900" in found[1]
+    assert "tool found, the median share of 2 accounted bounds is 0.700" in found[2]
+    assert [line for line in found if line.startswith("- ")] == ["- b, GDP(mu=1): 0.7; "]
+
+
+def test_all_pairs_of_the_program_itself_share_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of a suite's further pairs too, none twice; a stand-in's bound stands alone."""
+    node = dp.Gaussian("a", noise_multiplier=1)
+    program = Written(node, lambda curator: None)
+    pairs = [
+        dp.Neighbours(dp.Records([[x], [0.0]]), dp.Records([[0.0], [0.0]]), "replace_one", str(x))
+        for x in (1.0, 0.5, 0.25)
+    ]
+    case = mechanism("one", program)
+    errors: list[float] = []
+
+    def audit(*_: Any, shown_error: float, **__: Any) -> Likely:
+        errors.append(shown_error)
+        return Likely(pairs[0], program, 1)
+
+    monkeypatch.setattr(likelihoods, "likelihood_audit", audit)
+    monkeypatch.setattr(likelihoods, "examine", lambda *_, **__: Examination(pair=pairs[1]))
+    monkeypatch.setattr(likelihoods, "plain", lambda *_: ([None], 0.0))
+    also = tuple(dp.Suite("one", program, pair) for pair in pairs[1:])
+    rows = [*likelihoods.rows_of(case, dp.Suite("one", program, pairs[0], also=also), 0)]
+    assert [row[1] for row in rows] == ["suite", "found", "suite"]
+    assert errors == [likelihoods.SHOWN_ERROR / 3] * 3
+    errors.clear()
+    other = dp.Suite("one", Written(node, lambda curator: 1), pairs[0])
+    rows = [*likelihoods.rows_of(case, other, 0)]
+    assert [row[1] for row in rows] == ["found", "stand-in"]
+    assert errors == [likelihoods.SHOWN_ERROR] * 2
 
 
 def test_claims_in_one_measure_that_share_an_accounted_bound_are_one_row() -> None:
