@@ -477,6 +477,8 @@ class Curator(ABC):
         self, request: Request, chosen: Mask | None = None, records: Records | None = None
     ) -> Array:
         """The noise-free value, shape (trials, d); a record can cause no warning."""
+        if chosen is not None:
+            chosen = np.broadcast_to(chosen, (self.trials, chosen.shape[1]))
         with np.errstate(all="ignore"):
             raw = request.query.value(records or request.records, chosen)
         kind = type(request.query).__name__

@@ -363,6 +363,7 @@ class ClippedMean:
 
     def _batch_value(self, records: Records, chosen: NDArray[np.bool_], weights: Array) -> Array:
         """The sum over a batch: of few kinds of rows, each with a total, or of its rows."""
+        chosen = distinct_batches(chosen)
         values, origin = records.distinct()
         if len(values) > FEW_KINDS:
             members = np.flatnonzero(chosen.any(axis=0))
@@ -450,6 +451,11 @@ def few_rows(count: int) -> list[slice]:
         parts.append(slice(size))
         size, larger = larger, size + larger
     return parts
+
+
+def distinct_batches(chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The batch of each trial, (trials, n); (1, n) where one row in memory stands for all."""
+    return chosen[:1] if chosen.strides[0] == 0 else chosen
 
 
 def _members(chosen: NDArray[np.bool_], kinds: Sequence[NDArray[np.intp]]) -> NDArray[np.intp]:

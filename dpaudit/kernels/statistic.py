@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpaudit.errors import InvalidParameter
-from dpaudit.kernels.query import Array, ClippedMean, Norm, Records
+from dpaudit.kernels.query import Array, ClippedMean, Norm, Records, distinct_batches
 from dpaudit.scope import Adjacency
 
 Frame: TypeAlias = Literal["numpy", "pandas", "polars"]
@@ -76,7 +76,7 @@ class Statistic:
     def value(self, records: Records, chosen: NDArray[np.bool_] | None = None) -> Array:
         """The function's value in each trial, (trials, d), or (1, d) where all trials agree."""
         usable = ~self.silent(records)
-        masks = [usable] if chosen is None else [usable & batch for batch in chosen]
+        masks = [usable] if chosen is None else [usable & one for one in distinct_batches(chosen)]
         trials = max(len(masks), 1 if self.given is None else len(self.given))
         masks = masks * trials if len(masks) == 1 else masks
         if self.given is not None:

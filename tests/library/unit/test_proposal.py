@@ -237,6 +237,46 @@ def test_losses_of_secret_batches_are_those_of_an_exact_replay(name: str, pair: 
     assert abs(others.mean() - 1) <= 5 * others.std() / 20 + 1e-6
 
 
+class TrialByTrial:
+    """A query of somebody else, who takes (trials, n) at its word: a batch and a sign a trial."""
+
+    norm, exchangeable = "l2", True
+
+    def __init__(self, sign: Array) -> None:
+        self.sign = sign
+
+    def value(self, records: Records, chosen: Any = None) -> Array:
+        held = records.values[:, 0] * records.present
+        return np.array([[held[batch].sum() * sign] for batch, sign in zip(chosen, self.sign)])  # noqa: B905  (as programs are written)
+
+    def sensitivity(self, adjacency: Any, size: int) -> Array:
+        return np.array(6.0)
+
+
+def test_a_query_is_handed_the_batch_of_every_trial() -> None:
+    """Also where all trials are computed for one batch: its value would be that of the first."""
+
+    def program(make: Any) -> Written:
+        def body(curator: Any) -> None:
+            seen = np.zeros((curator.trials, 1))
+            for _ in range(2):
+                with curator.batch("a") as batch:
+                    seen = curator.release("a", make(np.sign(seen) + 2), rows=batch)
+
+        return Written(Repeat(PoissonSampled(Gaussian("a", 1), 0.3), 2), body)
+
+    theirs = program(lambda sign: TrialByTrial(sign[:, 0]))
+    found, curator = proposed(
+        theirs, theirs.node, REPLACE_ONE, PUSHED, rng=np.random.default_rng(2), trials=50,
+        proposal=Proposal(1.0, 0.5),
+    )  # fmt: skip
+    ours = program(lambda sign: ClippedMean(lambda z: z[None] * sign[:, None], 3, divisor=1))
+    for same in (ours, theirs):
+        replay = replayer(same, PUSHED, REPLACE_ONE).inspect(curator.transcript, 0)
+        assert replay.attack == "exact"
+        np.testing.assert_allclose(found.losses, replay.scores, atol=1e-6)
+
+
 def test_a_release_on_a_secret_batch_has_the_density_of_all_batches() -> None:
     """Against the sum over all 2^4 batches, of records of which some move nothing."""
     program = steps(PoissonSampled(Gaussian("a", 1), 0.3), "a", 1)
