@@ -262,8 +262,9 @@ def likelihood_lines(parts: Parts) -> list[str]:
     return [
         "Audits of the catalogue's programs with their own losses, on pairs that the examination "
         "finds by itself or that a suite names: bounds at 95% from exact likelihoods, which hold "
-        "for the program with the declared noise, and of 500 plain runs a side. An accounted bound "
-        "that is attained is reached by some pair of data sets, which a program's own loss need "
+        "for the program with the declared noise, and of 500 plain runs a side. The pairs of a "
+        "program share the error, and the largest of its bounds counts. An accounted bound that is "
+        "attained is reached by some pair of data sets, which a program's own loss need "
         "not allow. A stand-in has the same declaration and the worst loss; so has a steeper loss, "
         "which a second search of `certify` finds where the library clips every row. The shares of "
         "both are not counted. Runs are those that were counted; seconds are of one core, of "
