@@ -65,6 +65,7 @@ from dpaudit.families.composition import Assuming
 from dpaudit.families.events import EventSlack, ProposeTestRelease
 from dpaudit.kernels.query import Array, Records
 from dpaudit.nodes import Node, postorder
+from dpaudit.nodes.registry import load
 from dpaudit.scope import Adjacency
 from dpaudit.storage.opened import at_import, opened
 
@@ -372,6 +373,8 @@ class _Examiner:
         self.listed = listed_in(self.program)
         self.work = 0
         self.reach, self.full = (1.0, 0), False
+        # Kernels that are loaded in a run are not put back with what the program keeps.
+        load("kernel")
         # A value that a program makes once, from its first records, has to be made again to show.
         self.shared = walks.shared(self.program)
         self.unused = walks.own_copy(self.program)

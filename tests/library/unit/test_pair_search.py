@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -293,6 +296,14 @@ def test_a_program_without_a_likelihood_keeps_the_pair_of_its_queries() -> None:
     pair = examine(one, seed=1).pair
     assert pair is not None
     assert "searched" not in pair.text
+
+
+@pytest.mark.quality
+def test_a_process_may_examine_it_first(checkout: Path) -> None:
+    """Kernels that an examination loads are not put back with what a program's module holds."""
+    test = test_a_program_without_a_likelihood_keeps_the_pair_of_its_queries.__name__
+    code = f"from {__name__} import {test}; {test}()"
+    subprocess.run([sys.executable, "-c", code], cwd=checkout, check=True)
 
 
 def _scored(curator: Any) -> tuple[Array, Array]:
