@@ -15,7 +15,7 @@ import numpy as np
 from dpaudit.audit.attack import program_text
 from dpaudit.audit.attacked import Attacked
 from dpaudit.audit.bounds.estimators import roc_points, strongest_epsilon, strongest_mu
-from dpaudit.audit.examine import Examination, Ran, Reached
+from dpaudit.audit.examine import Examination, Reached
 from dpaudit.audit.examine.examination import CONTROL
 from dpaudit.audit.likelihood import COUNTED_RUNS, FEWEST_RUNS, Likely, LikelyLower
 from dpaudit.audit.residuals import Finding
@@ -68,6 +68,7 @@ KEEPS = (
 )
 READS = "the program reads sources of which nobody established that they hold nothing private"
 WARNS = "a library warns of some data sets and not of others, by a text that holds no value"
+BEYOND = "nothing says for how many records the program is written, and"
 SHOWN_STRETCHES = 5  # Stretches of lines that a sentence names; a certificate lists all.
 
 
@@ -180,18 +181,22 @@ def evidence_caveats(
     """Caveats on the evidence of an examination: a stand-in's audit, a clip never reached."""
     why = examination.not_examined
     caveats = _files_read(examination)
-    asks = () if examination.ran is None else examination.ran.asks
-    if asks:
-        more = f" and {len(asks) - SHOWN_STRETCHES} more" if len(asks) > SHOWN_STRETCHES else ""
-        caveats.append(
-            f"{UNHEARD}, and a run on the data may: {', '.join(asks[:SHOWN_STRETCHES])}{more}"
-        )
+    if examination.beyond:
+        caveats.append(f"{BEYOND} {examination.beyond}")
+    if examination.ran is not None and examination.ran.asks:
+        caveats.append(f"{UNHEARD}, and a run on the data may: {_first(examination.ran.asks)}")
     if not why and any(f.check == CONTROL and f.status == "not_run" for f in examination.findings):
         caveats.append(UNCOMPARED)
     caveats += _not_made(examination, attempts, method)
     for attempt in attempts:
         if attempt.differs:
             caveats.append(f"{STAND_IN}{'; '.join(attempt.differs)}; its bound stands apart")
+    return [*caveats, *_left_open(examination), *_reached(examination)]
+
+
+def _left_open(examination: Examination) -> list[str]:
+    """What an examination left out or saw beside faults."""
+    caveats = []
     if examination.stopped:
         caveats.append(f"{CUT_SHORT}: how much was tried depends on the machine")
     if examination.walked:
@@ -202,9 +207,19 @@ def evidence_caveats(
         caveats.append(f"{KEEPS}: {', '.join(examination.kept)}")
     if examination.warned:
         caveats.append(f"{WARNS}: {'; '.join(examination.warned)}")
-    if examination.ran is not None and examination.ran.missed:
-        caveats.append(_never_run(examination.ran))
-    return [*caveats, *_reached(examination)]
+    ran = examination.ran
+    if ran is not None and ran.missed:
+        caveats.append(
+            f"{ran.lines - ran.run} of {ran.lines} lines of the program's code never ran while it "
+            f"was examined: {_first(ran.missed)}"
+        )
+    return caveats
+
+
+def _first(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = f" and {len(names) - SHOWN_STRETCHES} more" if len(names) > SHOWN_STRETCHES else ""
+    return f"{', '.join(names[:SHOWN_STRETCHES])}{more}"
 
 
 def _files_read(examination: Examination) -> list[str]:
@@ -213,8 +228,7 @@ def _files_read(examination: Examination) -> list[str]:
         name if name.startswith(OUTSIDE) else PurePath(name).name
         for name in of_users(examination.opened)
     )
-    more = f" and {len(files) - SHOWN_STRETCHES} more" if len(files) > SHOWN_STRETCHES else ""
-    return [f"{READS}: {', '.join(files[:SHOWN_STRETCHES])}{more}"] if files else []
+    return [f"{READS}: {_first(files)}"] if files else []
 
 
 def _reached(examination: Examination) -> list[str]:
@@ -278,18 +292,6 @@ def _unattacked(examination: Examination) -> str:
     return (
         f"one trial reads {examination.work:,} numbers, and {FEWEST_TRIALS} trials may read "
         f"{MAX_NUMBERS_READ:,}; a suite attacks it with any number of trials"
-    )
-
-
-def _never_run(ran: Ran) -> str:
-    more = (
-        f" and {len(ran.missed) - SHOWN_STRETCHES} more"
-        if len(ran.missed) > SHOWN_STRETCHES
-        else ""
-    )
-    return (
-        f"{ran.lines - ran.run} of {ran.lines} lines of the program's code never ran while it was "
-        f"examined: {', '.join(ran.missed[:SHOWN_STRETCHES])}{more}"
     )
 
 

@@ -188,7 +188,8 @@ class Examination:
     a library warned of some data sets.  ``reach``: how far the pair that a search found moves all
     releases together, as a share of what is declared, and of how many pairs it is the best; (1, 0)
     where that is not known.  ``full``: whether every declared release
-    moves by its sensitivity there.  ``tried``: how much was.
+    moves by its sensitivity there.  ``tried``: how much was.  ``beyond``: what is wrong on more
+    records alone, where nothing says for how many the program is written.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -208,6 +209,7 @@ class Examination:
     reach: tuple[float, int] = (1.0, 0)
     full: bool = False
     tried: Tried | None = None
+    beyond: str = ""
 
     @property
     def broken(self) -> tuple[Finding, ...]:
@@ -261,6 +263,7 @@ def examine(
             why = f"no run of the program ended within {seconds:.3g} s of a processor; {HELPS}"
             return Examination(not_examined=why, stopped=True)
         more: tuple[Finding, ...] = ()
+        beyond = ""
         # The stage that is under way when the time is over is left.
         with examiner.watch, examiner.left_as_found():
             with contextlib.suppress(TooLong):
@@ -270,12 +273,13 @@ def examine(
                     if shape is None:
                         more = _of_another_rank(mechanism, seed, examiner)
                     if shape is None or mechanism.scope.adjacency is Adjacency.ADD_REMOVE:
-                        more = (*more, *_of_more_rows(mechanism, seed, examiner))
+                        of_more, beyond = _of_more_rows(mechanism, seed, examiner)
+                        more = (*more, *of_more)
                 if not (examiner.found or more):
                     examiner.further()
             examination = examiner.examination(time.process_time() - started)
-    examination = replace(examination, findings=(*examination.findings, *more))
-    return replace(examination, opened=frozenset(read))
+    findings = (*examination.findings, *more)
+    return replace(examination, findings=findings, opened=frozenset(read), beyond=beyond)
 
 
 def _of_another_rank(mechanism: Mechanism, seed: int, first: _Examiner) -> tuple[Finding, ...]:
@@ -292,43 +296,54 @@ def _of_another_rank(mechanism: Mechanism, seed: int, first: _Examiner) -> tuple
         other = Shape(first.shape.rows, (ITEMS * row[0],))
     else:
         return ()
-    return _broken_on(mechanism, seed, first, other)
+    return _broken(_on(mechanism, seed, first, other))
 
 
-def _of_more_rows(mechanism: Mechanism, seed: int, first: _Examiner) -> tuple[Finding, ...]:
-    """Faults on twice as many rows as the largest number that the program names.
+def _of_more_rows(
+    mechanism: Mechanism, seed: int, first: _Examiner
+) -> tuple[tuple[Finding, ...], str]:
+    """Faults on twice as many rows as the largest number that the program names, and a remark.
 
     Under add_remove a guarantee is of any number of records.  Elsewhere a program may be written
     for one number, and state sensitivities that are right for no other: where nothing in it says
-    for which, only what it asks and gives beside its values is looked at, which the records may
-    decide for no number of them.
+    for which, only faults of what it asks and gives beside its values are faults, as the records
+    may decide these for no number of them.  Of the others the remark names the first.
     """
     anyhow = mechanism.scope.adjacency is Adjacency.ADD_REMOVE
     if not anyhow and first.sized:
-        return ()
+        return (), ""
     count = 2 * count_beyond(mechanism.program, first.shape.rows)
     if not count:
-        return ()
-    broken = _broken_on(mechanism, seed, first, Shape(count, first.shape.row), values=anyhow)
-    return tuple(f for f in broken if anyhow or (f.check == CONTROL and FAIL not in f.detail))
+        return (), ""
+    examiner = _on(mechanism, seed, first, Shape(count, first.shape.row))
+    broken = _broken(examiner)
+    if anyhow or examiner is None:
+        return broken, ""
+    faults = tuple(f for f in broken if f.check == CONTROL and FAIL not in f.detail)
+    worst = max(examiner.moved.values(), key=lambda moved: moved.factor, default=None)
+    if faults or worst is None or worst.factor <= 1:
+        return faults, ""
+    return (), (
+        f"on {count} records release {worst.label!r} moves its query by {worst.factor:.4g} times "
+        f"what it states{at(worst.place)}"
+    )
 
 
-def _broken_on(
-    mechanism: Mechanism, seed: int, first: _Examiner, other: Shape, *, values: bool = True
-) -> tuple[Finding, ...]:
-    """Faults on records of another shape, in the time that is left; nothing if none fit.
-
-    ``values``: whether more than its control flow is of interest.
-    """
+def _on(mechanism: Mechanism, seed: int, first: _Examiner, other: Shape) -> _Examiner | None:
+    """An examination on records of another shape, in the time that is left; None if none fit."""
     if fits(mechanism.program, mechanism.declaration, mechanism.scope, other):
-        return ()
+        return None
     started = time.process_time()
     seconds_left = first.meter.started + first.meter.seconds - started
     if seconds_left <= 0:
-        return ()
+        return None
     examiner = _Examiner(mechanism, seed, (other, None), None, started, seconds_left)
-    examiner.run(walked=not values)
-    return examiner.examination(0.0).broken
+    examiner.run()
+    return examiner
+
+
+def _broken(examiner: _Examiner | None) -> tuple[Finding, ...]:
+    return () if examiner is None else examiner.examination(0.0).broken
 
 
 class _Examiner:
@@ -430,15 +445,14 @@ class _Examiner:
                 raise
             return likely
 
-    def run(self, *, first: bool = False, walked: bool = False) -> None:
+    def run(self, *, first: bool = False) -> None:
         """Run every stage in turn; stages without time left are skipped, and reported.
 
-        ``first``: until something is found; ``walked``: a run on the first world and its walks.
+        ``first``: until something is found.
         """
         self.first = first
         self._learn()
-        short = (partial(self._study, STUDIED[0]), self._walks)
-        for stage in short if walked else self._stages():
+        for stage in self._stages():
             with contextlib.nullcontext() if stage == self._draws else self.lines:
                 stage()
             if first and self.found:

@@ -27,10 +27,12 @@ from dpaudit.audit.examine.lines import count_beyond
 from dpaudit.audit.examine.shapes import ROWS, says_how_many
 from dpaudit.audit.residuals import Finding
 from dpaudit.certificate.certificate import statement
+from dpaudit.certificate.evidence import BEYOND, evidence_caveats
 from dpaudit.check.assumptions import DRAWN
 from dpaudit.curator.curator import Curator
 from dpaudit.errors import CertificateRejected, InvalidParameter, Unsupported
 from dpaudit.kernels.query import Array, ClippedMean, Norm, Records
+from dpaudit.report.say import speaking, translated
 from dpaudit.scope import Adjacency
 from tests.support.examined import CASES, Descent, Sampled, Stepping, Windows, mechanism
 
@@ -468,7 +470,9 @@ def test_a_known_shape_says_no_private_number_of_records(
 ) -> None:
     """The data's rows are known; how many there are is private where records come and go."""
     monkeypatch.setattr(
-        examination, "_of_more_rows", lambda *_: (Finding(CONTROL, "broken", 1.0, 0.0, "it stops"),)
+        examination,
+        "_of_more_rows",
+        lambda *_: ((Finding(CONTROL, "broken", 1.0, 0.0, "it stops"),), ""),
     )
     broken = found(Crowded(162), adjacency, shape=Shape(40, (1,)), seconds=2)
     assert (CONTROL in broken) == tried
@@ -521,22 +525,67 @@ def test_a_program_for_one_public_number_of_records_is_tried_on_no_other(
     fails = Finding(CONTROL, "broken", 1.0, 0.0, f"{examination.FAIL} (IndexError)")
     stops = Finding(CONTROL, "broken", 1.0, 0.0, "it stops")
 
-    def broken_on(*given: Any, values: bool) -> tuple[Any, ...]:
+    listed = (moved, fails, stops)
+    far: Any = SimpleNamespace(label="pairs", factor=3.0, place="")
+    tried: Any = SimpleNamespace(
+        moved={0: far}, examination=lambda _: SimpleNamespace(broken=listed)
+    )
+
+    def on_others(*given: Any) -> Any:
         seen.append(given)
-        return moved, fails, stops
+        return tried
 
-    monkeypatch.setattr(examination, "_broken_on", broken_on)
+    monkeypatch.setattr(examination, "_on", on_others)
 
-    def told(program: Any, adjacency: str) -> tuple[Finding, ...]:
+    def told(program: Any, adjacency: str) -> tuple[tuple[Finding, ...], str]:
         made = mechanism("fixed", program, adjacency)
         sized = says_how_many(program, made.declaration, made.scope)
         first: Any = SimpleNamespace(shape=Shape(ROWS, (3,)), sized=sized)
         return examiner(made, 1, first)
 
-    assert told(Fixed(), "replace_one") == told(Fixed(), "zero_out") == (stops,)
-    assert told(Fixed(), "add_remove") == (moved, fails, stops)
-    assert told(Sized(), "replace_one") == ()
+    assert told(Fixed(), "replace_one") == told(Fixed(), "zero_out") == ((stops,), "")
+    assert told(Fixed(), "add_remove") == (listed, "")
+    assert told(Sized(), "replace_one") == ((), "")
     assert len(seen) == 3
+    listed = (moved, fails)
+    faults, remark = told(Fixed(), "replace_one")
+    assert faults == ()
+    assert remark.startswith(f"on {2 * CROWD} records release 'pairs' moves its query by 3 times")
+
+
+HEAD = 60  # records that are counted once; the others count four times
+
+
+class FewCountedOnce:
+    """A sum that is right on as few records as are made up."""
+
+    def declaration(self, scope: dp.Scope) -> dp.Node:
+        return dp.Gaussian("sum", 2)
+
+    def run(self, curator: Curator) -> Array:
+        def total(rows: Array) -> float:
+            ages = np.clip(rows[:, 0], 0, 1)
+            return float(ages[:HEAD].sum() + 4 * ages[HEAD:].sum())
+
+        return curator.release("sum", dp.Statistic(total, sensitivity=1))
+
+
+def test_what_more_records_break_is_said_where_nothing_says_how_many_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Under add_remove it is a fault; without the larger number of records nothing is seen."""
+    assert MOVED in found(FewCountedOnce(), "add_remove")
+    public = mechanism("head", FewCountedOnce(), "replace_one")
+    examined = examine(public, seed=3)
+    assert not examined.broken
+    (caveat,) = (c for c in evidence_caveats(examined, [], "auto") if c.startswith(BEYOND))
+    assert f"on {2 * HEAD} records release 'sum' moves its query by 4 times" in caveat
+    assert "test_examine.py:" in caveat
+    for language, start in (("de", "nichts sagt, für wie viele"), ("fr", "rien ne dit pour")):
+        with speaking(language):
+            assert translated(caveat).startswith(start)
+    monkeypatch.setattr(examination, "count_beyond", lambda *_: 0)
+    assert not examine(public, seed=3).beyond
 
 
 def test_far_rows_are_tried_where_one_record_in_a_hundred_thousand_is_little() -> None:
