@@ -68,7 +68,7 @@ KEEPS = (
 )
 READS = "the program reads sources of which nobody established that they hold nothing private"
 WARNS = "a library warns of some data sets and not of others, by a text that holds no value"
-BEYOND = "nothing says for how many records the program is written, and"
+ON_MORE = "nothing says for how many records the program is written, and"
 SHOWN_STRETCHES = 5  # Stretches of lines that a sentence names; a certificate lists all.
 
 
@@ -181,8 +181,8 @@ def evidence_caveats(
     """Caveats on the evidence of an examination: a stand-in's audit, a clip never reached."""
     why = examination.not_examined
     caveats = _files_read(examination)
-    if examination.beyond:
-        caveats.append(f"{BEYOND} {examination.beyond}")
+    if examination.on_more:
+        caveats.append(f"{ON_MORE} {examination.on_more}")
     if examination.ran is not None and examination.ran.asks:
         caveats.append(f"{UNHEARD}, and a run on the data may: {_first(examination.ran.asks)}")
     if not why and any(f.check == CONTROL and f.status == "not_run" for f in examination.findings):

@@ -188,7 +188,7 @@ class Examination:
     a library warned of some data sets.  ``reach``: how far the pair that a search found moves all
     releases together, as a share of what is declared, and of how many pairs it is the best; (1, 0)
     where that is not known.  ``full``: whether every declared release
-    moves by its sensitivity there.  ``tried``: how much was.  ``beyond``: what is wrong on more
+    moves by its sensitivity there.  ``tried``: how much was.  ``on_more``: what is wrong on more
     records alone, where nothing says for how many the program is written.
     """
 
@@ -209,7 +209,7 @@ class Examination:
     reach: tuple[float, int] = (1.0, 0)
     full: bool = False
     tried: Tried | None = None
-    beyond: str = ""
+    on_more: str = ""
 
     @property
     def broken(self) -> tuple[Finding, ...]:
@@ -263,7 +263,7 @@ def examine(
             why = f"no run of the program ended within {seconds:.3g} s of a processor; {HELPS}"
             return Examination(not_examined=why, stopped=True)
         more: tuple[Finding, ...] = ()
-        beyond = ""
+        on_more = ""
         # The stage that is under way when the time is over is left.
         with examiner.watch, examiner.left_as_found():
             with contextlib.suppress(TooLong):
@@ -273,13 +273,13 @@ def examine(
                     if shape is None:
                         more = _of_another_rank(mechanism, seed, examiner)
                     if shape is None or mechanism.scope.adjacency is Adjacency.ADD_REMOVE:
-                        of_more, beyond = _of_more_rows(mechanism, seed, examiner)
+                        of_more, on_more = _of_more_rows(mechanism, seed, examiner)
                         more = (*more, *of_more)
                 if not (examiner.found or more):
                     examiner.further()
             examination = examiner.examination(time.process_time() - started)
     findings = (*examination.findings, *more)
-    return replace(examination, findings=findings, opened=frozenset(read), beyond=beyond)
+    return replace(examination, findings=findings, opened=frozenset(read), on_more=on_more)
 
 
 def _of_another_rank(mechanism: Mechanism, seed: int, first: _Examiner) -> tuple[Finding, ...]:
