@@ -84,7 +84,6 @@ def release(folder: Path, out: str = "out", *more: str) -> Any:
     return run("release", str(plan), *map(str, given), *more)
 
 
-@pytest.mark.quality
 def test_one_rule_says_how_few_trials_attack_a_release(tmp_path: Path) -> None:
     """The command, publish() and dp.open() (see the tests of sessions) take as few."""
     (option,) = (param for param in release_commands.release.params if param.name == "trials")
@@ -95,6 +94,7 @@ def test_one_rule_says_how_few_trials_attack_a_release(tmp_path: Path) -> None:
         publishing.publish(plan, "people.csv", tmp_path, trials=FEWEST_TRIALS - 1)
 
 
+@pytest.mark.quality
 def test_a_plan_says_cost_and_error_before_data_are_touched(folder: Path) -> None:
     assert opened(folder).exit_code == 0
     found = run("release", str(folder / "plan.toml"), "--json")
