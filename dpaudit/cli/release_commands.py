@@ -118,8 +118,9 @@ def _show_plan(table: dict[str, Any]) -> None:
         click.echo(f"NOT PRIVATE, chosen by looking at the data: {', '.join(table['not_private'])}")
     columns = ("part", "cells", "noise", "scale", "error_95", "error_95_all", "survives")
     terminal.rows("Parts", columns, [[row[c] for c in columns] for row in table["parts"]])
-    for name, half in table["error_95_consistent"].items():
-        click.echo(f"{name}: +- {half} at 95% once it is consistent with the other counts")
+    for name, half in table["error_95_published"].items():
+        margin = f"+- {half} at 95%" if half else "a margin that follows from the numbers drawn"
+        click.echo(f"{name}: {margin}, after all post-processing")
     _show_errors(table["error_95_by_budget"])
     for name, parts in table["not_covered"].items():
         if parts:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from dpaudit.errors import InvalidParameter
+
 if TYPE_CHECKING:
     from dpaudit.ledger import Costs, Ledger, State
     from dpaudit.releases.plan import Plan
@@ -33,7 +35,7 @@ def cost_table(planned: Plan) -> dict[str, Any]:
         "not_covered": {
             item.name: list(item.not_covered(release.schema)) for item in release.items
         },
-        "error_95_consistent": dict(planned.halves),
+        "error_95_published": _published(planned),
         "error_95_by_budget": _by_budget(planned),
         "guarantee": _guarantee(planned),
         "accounts": release.accounts,
@@ -130,6 +132,21 @@ def _parts(planned: Plan) -> list[dict[str, str]]:
         if label in least:
             row["survives"] = f"threshold {least[label][0]}, groups of {least[label][1]} at 95%"
         shown.append(row)
+    return shown
+
+
+def _published(planned: Plan) -> dict[str, str]:
+    """The margins after post-processing, by item; empty where no plan knows them."""
+    from dpaudit.releases.targets import published_margin
+    from dpaudit.tabular.schema import text_of
+
+    items = {item.name: item for item in planned.release.items}
+    shown = {}
+    for name in dict.fromkeys(name for step in planned.release.post for name in step.items):
+        try:
+            shown[name] = text_of(published_margin(planned, items[name]))[0]
+        except InvalidParameter:
+            shown[name] = ""
     return shown
 
 

@@ -128,7 +128,10 @@ def line_of(cumulants: Sequence[Cumulant], epsilon: float) -> Line:
     blur = max(BLUR[0] * epsilon, BLUR[1] * deviation)
     terms = min(MOST_TERMS, math.ceil(END / blur / step))
     s = at + 1j * step * np.arange(terms)
-    weights = np.exp(blur**2 / 2 * s * (s + 1)) / (s * (s + 1)) * step / math.pi
+    with np.errstate(over="ignore", invalid="ignore"):
+        weights = np.exp(blur**2 / 2 * s * (s + 1)) / (s * (s + 1)) * step / math.pi
+    if not np.isfinite(weights).all():
+        raise ArithmeticError(f"an epsilon of {epsilon}, whose integral no floats hold")
     weights[0] /= 2
     return Line(s, weights)
 

@@ -228,8 +228,7 @@ class Release:
             raise Unsupported(f"plan: {plan.claim.text} is not shown: {checked.reason}")
         for label, leaf in plan.leaves.items():
             _check_sampler(label, leaf)
-        items, seed = {item.name: item for item in self.items}, int(self.digest[:16], 16)
-        return replace(plan, halves=halves_of(self.schema, items, self.post, plan.margins, seed))
+        return plan
 
     def _weighted(self) -> Release:
         """The release with the weights that its targets, or its consistent counts, ask for."""
@@ -285,17 +284,13 @@ def correction_of(release: Release, corrects: str) -> Release:
 
 @dataclass(frozen=True)
 class Plan:
-    """A release with its noise: ``leaves`` by label, and what they compose to.
-
-    ``halves``: the 95% margins of counts that post-processing makes consistent, by item.
-    """
+    """A release with its noise: ``leaves`` by label, and what they compose to."""
 
     release: Release
     parts: Mapping[str, Part]
     leaves: Mapping[str, Noise]
     declaration: Node
     account: Account = field(repr=False, compare=False)
-    halves: Mapping[str, int] = field(default_factory=dict, compare=False)
 
     @property
     def claim(self) -> Claim:
@@ -306,6 +301,13 @@ class Plan:
     def margins(self) -> Margins:
         """Public facts about the noise."""
         return PlannedMargins(self.leaves, self.parts, self.release.adjacency)
+
+    @cached_property
+    def halves(self) -> dict[str, int]:
+        """The 95% margins of counts that post-processing makes consistent, by item."""
+        release = self.release
+        items, seed = {item.name: item for item in release.items}, int(release.digest[:16], 16)
+        return halves_of(release.schema, items, release.post, self.margins, seed)
 
     @property
     def delta(self) -> Fraction:

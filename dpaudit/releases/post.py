@@ -338,7 +338,38 @@ def _changed(step: Step, row: Row) -> Row:
         return row
     if step.kind == NON_NEGATIVE:
         return _above_zero(row, max(row.value, Fraction(0)))
-    return _rounded(row, round(row.value / step.to) * step.to, step.to, step.to / 2)
+    return _rounded(row, round(row.value / step.to) * step.to, step.to, _moved(step, row.item))
+
+
+def _moved(step: Step, name: str, family: Family | None = None) -> Fraction:
+    """How far rounding moves a number of an item at most, alone or in a consistent table."""
+    return step.to / 2 if family is None or name == family.chain[0].name else step.to
+
+
+def added(
+    schema: Schema, items: Mapping[str, Item], steps: Sequence[Step], name: str
+) -> tuple[Fraction, bool]:
+    """How much the steps add to the margin of an item, and whether it is that of consistent counts.
+
+    Errors: InvalidParameter for a step that makes a margin of the numbers that are drawn.
+    """
+    total, family = Fraction(0), None
+    for step in steps:
+        if name not in step.items:
+            continue
+        if step.kind == CONSISTENT:
+            family = _family(schema, items, step)
+        elif step.kind == ROUND:
+            total += _moved(step, name, family)
+        elif step.kind == EXPAND or family is not None:
+            # Alone, non_negative keeps the margin: it moves a number to 0, nearer to the truth.
+            which = " of consistent counts" if step.kind == NON_NEGATIVE else ""
+            raise InvalidParameter(
+                f"item {name!r}: error_95: its margin after the step {step.kind!r}{which} follows "
+                "from the numbers that are drawn, so that no plan knows it; leave out the step, or "
+                "the target"
+            )
+    return total, family is not None
 
 
 def _above_zero(row: Row, value: Fraction) -> Row:
@@ -480,7 +511,7 @@ def _table_changed(family: Family, step: Step, rows: list[Row], margins: Margins
         values = as_counts(family.counts(item, table))
         if step.kind == NON_NEGATIVE:
             return [_above_zero(row, value) for row, value in zip(own, values, strict=True)]
-        most = step.to / 2 if item is family.chain[0] else step.to
+        most = _moved(step, item.name, family)
         return [_rounded(row, v, step.to, most) for row, v in zip(own, values, strict=True)]
 
     return _of_items(family, rows, change)

@@ -15,6 +15,7 @@ from dpaudit.families.opaque import GDP, ZCDP, ApproxDP, PureDP
 from dpaudit.releases.items.counts import Affected, Count, Sum
 from dpaudit.releases.items.item import Item, Thresholded, Vector
 from dpaudit.releases.items.keys import Groups
+from dpaudit.releases.post import added
 from dpaudit.releases.programs import Program
 
 if TYPE_CHECKING:
@@ -24,7 +25,9 @@ FACTORS = tuple(Fraction(2) ** power for power in range(-3, 4))  # of a budget, 
 LEAST = "least"  # a budget that is to be found
 CLOSE = Fraction(51, 50)  # the least budget is found to a fiftieth
 DIGITS = 3  # of a budget that is found: the next one above
-SMALLEST, LARGEST = Fraction(1, 10**6), Fraction(10**4)  # budgets between which it searches
+# Budgets (epsilon, rho or mu) between which it searches: more than 20 protects nobody, and mu above
+# it has losses that floats cannot hold.
+SMALLEST, LARGEST = Fraction(1, 10**6), Fraction(20)
 GUESSES, STEP = (
     2,
     Fraction(27, 25),
@@ -32,13 +35,22 @@ GUESSES, STEP = (
 
 
 def met_by(plan: Plan) -> dict[str, tuple[Fraction, Fraction]]:
-    """The margin of each item with a target, and the target; errors: as :func:`_own_part`."""
-    margins = {}
-    for item in plan.release.items:
-        if item.error_95 is not None:
-            step = getattr(_own_part(item, plan.release), "step", Fraction(1))
-            margins[item.name] = plan.margins.half(item.name) * step, item.error_95
-    return margins
+    """The margin of each item with a target, and it; errors: as :func:`published_margin`."""
+    return {
+        item.name: (published_margin(plan, item), item.error_95)
+        for item in plan.release.items
+        if item.error_95 is not None
+    }
+
+
+def published_margin(plan: Plan, item: Item) -> Fraction:
+    """The 95% margin of each number of an item as it is published, after all post-processing.
+
+    Errors: InvalidParameter for an item, or a step, whose margin no plan knows.
+    """
+    part, moved, consistent = _own_part(item, plan.release)
+    halves = plan.halves if consistent else {item.name: plan.margins.half(item.name)}
+    return halves[item.name] * getattr(part, "step", Fraction(1)) + moved
 
 
 def worst_of(plan: Plan) -> Fraction:
@@ -80,26 +92,36 @@ def weighted(release: Release) -> Release:
         if item.error_95 is None:
             items.append(item)
             continue
-        part = _own_part(item, release)
-        moves = part.moves(release.adjacency)
-        size = getattr(part, "step", Fraction(1)) / item.error_95
+        part, moved, _ = _own_part(item, release)
+        moves, step = part.moves(release.adjacency), getattr(part, "step", Fraction(1))
+        # Below half a step noise is 0, whatever the target.
+        size = step / max(item.error_95 - moved, step / 2)
         weight = moves.absolute * size if pure else moves.squared * size**2
         items.append(replace(item, weight=weight))
     return replace(release, items=tuple(items))
 
 
-def _own_part(item: Item, release: Release) -> Vector | Thresholded:
-    """The one part of an item with a target, of which each published number is a noisy number.
+def _own_part(item: Item, release: Release) -> tuple[Vector | Thresholded, Fraction, bool]:
+    """The one part of an item whose published numbers are noisy numbers, and what steps do to it.
 
-    Errors: InvalidParameter for another item: what it computes of noisy numbers may err more.
+    That is how much they add to its margin, and whether that is the one of consistent counts.
+    Errors: InvalidParameter for another item: what it computes of noisy numbers may err more; for a
+    step whose margin no plan knows, and one that alone misses the target.
     """
     if not isinstance(item, Count | Sum | Affected | Groups):
         raise InvalidParameter(
             f"item {item.name!r}: error_95: a {item.query} has no margin that is known in advance; "
             "give targets to counts, sums and groups"
         )
+    items = {item.name: item for item in release.items}
+    moved, consistent = added(release.schema, items, release.post, item.name)
+    if item.error_95 is not None and moved > item.error_95:
+        raise InvalidParameter(
+            f"item {item.name!r}: error_95 = {float(item.error_95):g}: the step 'round' alone adds "
+            f"{float(moved):g} to its margin; round to less, or give a larger target"
+        )
     (part,) = item.parts(release.schema)
-    return cast("Vector | Thresholded", part)
+    return cast("Vector | Thresholded", part), moved, consistent
 
 
 def least_budget(release: Release) -> Release:
@@ -107,7 +129,8 @@ def least_budget(release: Release) -> Release:
 
     The margin is nearly c / epsilon (c / sqrt(rho)); so the first guess is close, and a bisection
     ends the search.
-    Errors: InvalidParameter for no target; as :meth:`Release.plan`.
+    Errors: InvalidParameter for no target, and targets that no budget up to ``LARGEST`` meets; as
+    :meth:`Release.plan`.
     """
     if all(item.error_95 is None for item in release.items):
         raise InvalidParameter(
@@ -125,7 +148,9 @@ def least_budget(release: Release) -> Release:
         high = _short(min(max(high, SMALLEST), LARGEST))
     # Noise of a large budget has a margin of 0, which meets all targets.
     while worst(high) > 1:
-        high = _short(high * STEP)
+        if high >= LARGEST:
+            raise InvalidParameter(_out_of_reach(with_value(release, LARGEST).searched()))
+        high = min(_short(high * STEP), LARGEST)
     low = high / STEP
     while low > SMALLEST and worst(low) <= 1:
         low, high = low / STEP, low
@@ -135,15 +160,41 @@ def least_budget(release: Release) -> Release:
     return with_value(release, _short(high))
 
 
+def _out_of_reach(plan: Plan) -> str:
+    """In words, the target that asks for most of a budget that misses it."""
+    weights = {item.name: item.weight for item in weighted(plan.release).items}
+    margins = met_by(plan)
+    ratios = {name: margin / target for name, (margin, target) in margins.items()}
+    name = max(ratios, key=lambda name: (ratios[name] > 1, ratios[name] ** 2 * weights[name]))
+    margin, target = margins[name]
+    return (
+        f"no budget up to {plan.release.budget.head} meets all targets: the error_95 of {name!r} "
+        f"is {float(margin):g} there, above {float(target):g}; give a larger target, or tighter "
+        f"bounds on what one {plan.release.schema.entity} adds"
+    )
+
+
 def errors_by_budget(
     plan: Plan, factors: Sequence[Fraction] = FACTORS
 ) -> dict[Fraction, dict[str, float]]:
     """About the 95% margin of each part at multiples of the budget, by epsilon, rho or mu.
 
-    In steps of the part; parts without a margin are left out.  Budgets at which no noise is found
-    are too.
+    Of numbers that are published after steps of post-processing it is :func:`published_margin`,
+    where a plan knows it.  Parts without a margin are left out, and budgets at which no noise is
+    found.
     """
-    by_budget = {}
+    by_budget, items = {}, {item.name: item for item in plan.release.items}
+
+    def margin(other: Plan, label: str, part: Vector | Thresholded) -> float:
+        half = other.margins.half(label) * getattr(part, "step", Fraction(1))
+        try:
+            _, moved, consistent = _own_part(items[label], plan.release)
+        except (KeyError, InvalidParameter):  # a part of an item, or a margin that no plan knows
+            return float(half)
+        if consistent:  # least squares change every margin in about the same proportion
+            half *= Fraction(plan.halves[label], plan.margins.half(label) or 1)
+        return float(half + moved)
+
     budget = plan.release.budget
     value = Fraction(next(iter(budget.parameters.values())))
     for factor in factors:
@@ -152,7 +203,7 @@ def errors_by_budget(
         except (InvalidParameter, Unsupported):
             continue
         by_budget[value * factor] = {
-            label: float(other.margins.half(label) * getattr(part, "step", Fraction(1)))
+            label: margin(other, label, part)
             for label, part in other.parts.items()
             if isinstance(part, Vector | Thresholded)
         }

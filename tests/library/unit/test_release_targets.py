@@ -6,14 +6,22 @@ import re
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
+from benchmarks.margins import CASES, COUNTS, GAUSSIAN, NAMES, PERSONS, SCHEMA, TOTALS, noisy
 from dpaudit.errors import InvalidParameter
-from dpaudit.releases.plan import load_plan, release_of
+from dpaudit.releases import targets
+from dpaudit.releases.items.counts import Affected, Count, Sum
+from dpaudit.releases.plan import Plan, Release, load_plan, release_of
+from dpaudit.releases.post import Step
+from dpaudit.releases.publish import published_rows
 from dpaudit.releases.targets import (
     CLOSE,
+    LARGEST,
     errors_by_budget,
     met_by,
+    published_margin,
     weighted,
     with_value,
     worst_of,
@@ -106,6 +114,98 @@ def test_a_target_of_numbers_that_are_computed_is_refused_beside_any_item(item: 
     items = [{"name": "n", "query": "count"}, {"name": "c", "error_95": 30, **item}]
     with pytest.raises(InvalidParameter, match="no margin that is known in advance"):
         release_of(PLAN | {"items": items, "budget": {"rho": 1}}).plan()
+
+
+# --- targets hold for what is published, after all steps -----------------------------------------
+
+STEPPED = CASES | {
+    "expanded": (COUNTS, (Step("expand", NAMES, Fraction(10)),)),
+    "consistent, rounded": (
+        COUNTS,
+        (Step("consistent", NAMES), Step("round", NAMES, Fraction(5))),
+    ),
+}
+
+
+def margins_drawn(plan: Plan) -> dict[str, set[Any]]:
+    """The margins of each item's numbers in one draw of the release."""
+    rng = np.random.default_rng(2)
+    values = {label: rng.integers(0, 30, part.cells).tolist() for label, part in plan.parts.items()}
+    drawn: dict[str, set[Any]] = {item.name: set() for item in plan.release.items}
+    for row in published_rows(plan, noisy(plan, values, rng)):
+        drawn[row.item].add(row.error)
+    return drawn
+
+
+@pytest.mark.first_case("step", by=lambda step: step.partition(",")[0])
+@pytest.mark.parametrize("step", STEPPED)
+def test_the_margin_of_a_plan_is_the_published_one_or_a_target_is_refused(step: str) -> None:
+    items, steps = STEPPED[step]
+    schema = PERSONS if items[-1] in TOTALS else SCHEMA
+    plan = Release("t", schema, "add_remove", GAUSSIAN, items, steps).plan()
+    kinds = {item.name: {s.kind for s in steps if item.name in s.items} for item in items}
+    for item in items:
+        drawn = {"expand"} & kinds[item.name] or {"consistent", "non_negative"} <= kinds[item.name]
+        if isinstance(item, Count | Sum | Affected) and not drawn:
+            assert margins_drawn(plan)[item.name] == {published_margin(plan, item)}
+            continue
+        with pytest.raises(InvalidParameter, match=r"no plan knows|no margin that is known"):
+            published_margin(plan, item)
+
+
+COUNTED: dict[str, Any] = PLAN | {
+    "items": [
+        {"name": "all", "query": "count", "error_95": 20},
+        {"name": "sexes", "query": "count", "by": "sex", "error_95": 20},
+    ],
+    "post": [
+        {"step": "consistent", "items": ["all", "sexes"]},
+        {"step": "round", "items": ["all", "sexes"], "to": 5},
+    ],
+}
+
+
+def largest_published() -> float:
+    """The largest margin of the numbers that the least budget of a rounded table publishes."""
+    return max(map(max, margins_drawn(release_of(COUNTED).plan()).values()))
+
+
+def test_the_least_budget_keeps_targets_after_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 18 < largest_published() <= 20
+    monkeypatch.setattr(targets, "added", lambda *of_steps: (Fraction(0), True))
+    assert largest_published() > 20
+
+
+@pytest.mark.parametrize(
+    ("post", "said"),
+    [
+        ({"step": "non_negative", "items": ["all", "sexes"]}, "after the step 'non_negative' of"),
+        ({"step": "expand", "items": ["all"], "to": 10}, "after the step 'expand' follows"),
+        ({"step": "round", "items": ["all", "sexes"], "to": 50}, "'round' alone adds 25 to its"),
+    ],
+    ids=lambda given: given["step"] if isinstance(given, dict) else "",
+)
+@pytest.mark.parametrize("budget", [{"rho": 1}, {"rho": "least"}], ids=str)
+def test_a_target_that_no_plan_keeps_after_a_step_is_refused(
+    budget: Any, post: Any, said: str
+) -> None:
+    steps = [COUNTED["post"][0], post]
+    with pytest.raises(InvalidParameter, match=f"item 'all': error_95.*{said}"):
+        release_of(COUNTED | {"budget": budget, "post": steps}).plan()
+
+
+@pytest.mark.first_case
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "budget",
+    [{"epsilon": 1, "delta": "1e-6"}, {"epsilon": "least"}, {"rho": "least"}, {"mu": "least"}],
+    ids=str,
+)
+def test_a_target_beyond_every_budget_names_itself_and_its_least_margin(budget: Any) -> None:
+    items = [PLAN["items"][0], PLAN["items"][1] | {"error_95": "0.5"}]
+    said = rf"no budget up to \w+\(\w+={LARGEST}\b.* of 'ages' is .* there, above 0.5"
+    with pytest.raises(InvalidParameter, match=said):
+        release_of(PLAN | {"items": items, "budget": budget}).plan()
 
 
 @pytest.mark.parametrize(
