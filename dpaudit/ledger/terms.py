@@ -113,7 +113,7 @@ class Terms:
         if self.adds_deltas and not delta:
             return (
                 "charge it at a delta: give a plan's budget as epsilon and delta, or charge_delta= "
-                "to `dpaudit ledger charge` and `dpaudit run`"
+                "to a session (dp.open), `dpaudit ledger charge` and `dpaudit run`"
             )
         account = Account(declaration, self.scope)
         ways = [

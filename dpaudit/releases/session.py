@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from dpaudit.accountant.account import Account
 from dpaudit.accountant.filters.spending import refuse_excess
 from dpaudit.errors import BudgetExceeded, InvalidParameter, ReleaseInterrupted
+from dpaudit.exact.domains import rational
 from dpaudit.exact.wire import digest
 from dpaudit.families.adaptive import Filter
 from dpaudit.families.composition import Compose
 from dpaudit.families.opaque import ZCDP
-from dpaudit.ledger import Ledger, LedgerRefused, open_ledger
+from dpaudit.ledger import Costs, Ledger, LedgerRefused, open_ledger
 from dpaudit.profiles import WIDTH
 from dpaudit.releases import publish as publishing
 from dpaudit.releases.items.by_name import item_of
@@ -116,6 +117,7 @@ class Session(AbstractContextManager["Session"]):
     trials: int
     _table: OpenTable
     _key: str
+    _costs: Costs  # of the session; none without a ledger
     plans: list[Plan] = field(default_factory=list)
     _drawn: dict[str, Any] = field(default_factory=dict)
     _closed: bool = False
@@ -266,7 +268,9 @@ class Session(AbstractContextManager["Session"]):
             if self.ledger is not None:
                 self.ledger.finish(self.release.schema.name, self._key, {})
             return None
-        charged = _charge_row(self.ledger, self.release)
+        name, charged = self.release.schema.name, {}
+        if self.ledger is not None:
+            charged = {"ledger": publishing.account_row(self.ledger, name, self._costs)}
         plan = self.plan()
         rows = publishing.published_rows(plan, self._drawn)
         targets = publishing.targets_of(self.out, "release")
@@ -280,7 +284,6 @@ class Session(AbstractContextManager["Session"]):
                 path.name: publishing.digest_of(certificate)
                 for path, certificate in contents.items()
             }
-            name = self.release.schema.name
             head = self.ledger.finish(name, self._key, digests, self.out)
         notes = [NOTE, *([] if head is None else [f"charged in a ledger, whose head is {head}"])]
         run = publishing.run_row(targets["json"], contents[targets["json"]], notes, charged)
@@ -336,6 +339,7 @@ def open(
     title: str = "",
     budget: object = None,
     adjacency: str = "",
+    charge_delta: object = None,
     ledger: Ledger | str | Path | publishing.Unrecorded | None = None,
     out: str | Path | None = None,
     trials: int = publishing.TRIALS,
@@ -343,8 +347,10 @@ def open(
     """Open a private table for queries, one after the other, within one budget.
 
     ``data``: as of a release.  ``schema``: a :class:`Schema`, or a TOML file with its [table]; the
-    file may also hold ``title``, ``adjacency``, ``ledger`` and [budget], which arguments replace.
+    file may also hold ``title``, ``adjacency``, ``ledger``, ``charge_delta`` and [budget], which
+    arguments replace.
     ``budget``: ZCDP, or a rho; it is charged once the data fit the schema, before any query.
+    ``charge_delta``: at which an account of epsilons and deltas is charged; its epsilon follows.
     ``out``: the folder for what is published, which must not hold a release, and the certificate
     (an attack of ``trials`` a side).
 
@@ -387,15 +393,18 @@ def open(
     if place is not None:
         _refuse_published(place)
     charged = None
+    costs: Costs = {}
     if book is not None:
-        costs = book.costs(table_schema.name, guarantee, asked=False, joined=table_schema.charged)
+        at = stated.get("charge_delta") if charge_delta is None else charge_delta
+        delta = None if at is None else rational(at, "charge_delta")
+        costs = book.costs(table_schema.name, guarantee, delta, joined=table_schema.charged)
         charged = (table_schema.name, table_schema.entity, release.scope, costs, key, title)
         book.admit(*charged)
     table = Table(table_schema, data).opened(key)
     table.check()
     if book is not None and charged is not None:
         book.charge(*charged, table_schema.digest, guarantee.digest)
-    return Session(release, book, place, trials, table, key)
+    return Session(release, book, place, trials, table, key, costs)
 
 
 def _refuse_published(out: Path) -> None:
@@ -413,7 +422,8 @@ def _stated(schema: Schema | str | Path) -> tuple[Mapping[str, Any], Path]:
         return {}, Path()
     path = Path(schema)
     table = read_toml(path)
-    refuse_unknown(table, {"title", "adjacency", "ledger", "budget", "table"}, str(path))
+    known = {"title", "adjacency", "ledger", "charge_delta", "budget", "table"}
+    refuse_unknown(table, known, str(path))
     if "table" not in table:
         raise InvalidParameter(f"{path}: [table] is missing")
     return table, path.parent
@@ -438,18 +448,11 @@ def _number_of(given: Any) -> Any:
     """A rho; errors: InvalidParameter for another kind of budget."""
     if hasattr(given, "parameters"):
         raise InvalidParameter(
-            f"budget = {given.head}: a session adds up rho, in any order; give ZCDP, or its rho"
+            f"budget = {given.head}: a session adds up rho, in any order; give ZCDP, or its rho, "
+            "and charge_delta= for an account of epsilon and delta"
         )
     return given
 
 
 def _rho(budget: Any) -> Fraction:
     return Fraction(budget.rho)
-
-
-def _charge_row(ledger: Ledger | None, release: Release) -> dict[str, Any]:
-    if ledger is None:
-        return {}
-    name = release.schema.name
-    costs = ledger.costs(name, release.budget, asked=False, joined=release.schema.charged)
-    return {"ledger": publishing.account_row(ledger, name, costs)}

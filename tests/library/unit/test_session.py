@@ -300,3 +300,35 @@ def test_a_session_has_one_certificate(ledger: Any, tmp_path: Path) -> None:
     released = json.loads((tmp_path / "out" / "release.json").read_text())
     assert [row["item"] for row in released["values"]] == ["1 count", "1 count", "2 mean"]
     assert ledger.verify("people").releases[0].folder == str(tmp_path / "out")
+
+
+@pytest.fixture
+def spending(tmp_path: Path) -> Any:
+    """An account that adds epsilons and deltas."""
+    made = open_ledger(tmp_path / "ledger.sqlite")
+    made.create("people", terms_of("person", SCOPE, dp.ApproxDP(4, "1e-5")))
+    return made
+
+
+def test_an_account_of_epsilon_and_delta_is_charged_at_the_delta_of_the_session(
+    spending: Any, tmp_path: Path
+) -> None:
+    """The charge is the epsilon of the session's rho at that delta; each refusal names the way."""
+    for budget in ("0.2", dp.ApproxDP(1, "1e-6")):
+        with pytest.raises(dp.DpauditError, match=r"charge_delta="):
+            opened(ledger=spending, budget=budget)
+    assert spending.state("people").count == 0
+    file = tmp_path / "session.toml"
+    file.write_text(FILE.replace("\n[table]", "charge_delta = 1e-6\n[table]", 1))
+    with dp.open(people(600), file, out=tmp_path / "out", trials=0) as table:
+        table.count()
+    spent = spending.state("people").spent
+    epsilon = dp.Account(dp.ZCDP("0.2"), SCOPE).epsilon(Fraction(1, 10**6))
+    assert epsilon.lower <= spent[0] <= epsilon.upper * Fraction(1001, 1000)
+    assert spent[1] == Fraction(1, 10**6)
+
+
+def test_a_delta_that_no_account_adds_is_refused(ledger: Any) -> None:
+    with pytest.raises(dp.InvalidParameter, match=r"this account adds rho, and no delta"):
+        opened(ledger=ledger, charge_delta="1e-6")
+    assert ledger.state("people").count == 0
