@@ -29,10 +29,11 @@ from mechanisms.papers.srgd.prefix_noise import prefix_noise_bound
 TRIALS = 4_000
 # The worst cases of all entries: of some no audit is kept, as a search for a loss shows as much.
 SUITES = [
-    *audits.suites,
     *map(
         audits.suite,
         (
+            catalogue.accelerated_dp_srgd_unclipped,
+            printed.accelerated_dp_srgd_theorem_5_12_unclipped,
             catalogue.accelerated_dp_srgd,
             catalogue.accelerated_dp_srgd_sqrt_toeplitz,
             catalogue.dp_srgd,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from audits import diff2, kl_adaptive, kl_readings, srgd, srgd_baselines
-from dpaudit.audit.examine import Examination, shape_of
+from dpaudit.audit.examine import Examination, examine, shape_of
 from dpaudit.audit.examine.steep import steeper
 from dpaudit.audit.likelihood import likelihood_audit
 from dpaudit.audit.neighbours import Neighbours
@@ -68,3 +68,13 @@ def test_a_search_shows_nine_tenths_of_the_stand_in(name: str) -> None:
     worst = stand_in(mechanism)
     before = shown(mechanism, worst.program, worst.neighbours)
     assert shown(mechanism, made.program, made.neighbours) >= ENOUGH * before > 0
+
+
+@pytest.mark.quality
+def test_its_own_loss_shows_as_much_where_nothing_is_clipped() -> None:
+    mechanism = PROJECT.mechanisms["accelerated_dp_srgd_unclipped"]
+    assert mechanism.name not in PROJECT.suites
+    pair, worst = examine(mechanism, seed=1).pair, srgd.suite(mechanism)
+    assert pair is not None
+    before = shown(mechanism, worst.program, worst.neighbours)
+    assert shown(mechanism, mechanism.program, pair) >= ENOUGH * before > 0
