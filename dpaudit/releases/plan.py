@@ -413,7 +413,8 @@ def load_plan(path: Path, stated: Mapping[str, Sequence[str]] | None = None) -> 
 def _continued(table: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     """A plan that continues another one of its folder, ``like``: what it states, and the rest.
 
-    Tables are merged, [[items]] by their name; a title and what it corrects are never inherited.
+    Tables are merged key by key, [[items]] replaced by their name, and so is a budget by one of
+    another measure; a title and what it corrects are never inherited.
     Errors: InvalidParameter for a file elsewhere, and for a plan that continues itself.
     """
     chain, names_seen = [dict(table)], set[str]()
@@ -427,19 +428,26 @@ def _continued(table: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
         chain.append(dict(read_toml(folder / name)))
     combined: Mapping[str, Any] = {}
     for table_of in reversed(chain):
-        combined = _over(
-            {k: v for k, v in combined.items() if k not in ("title", "corrects")}, table_of
-        )
+        left_out = {"title", "corrects"}
+        before, budget = (table.get("budget") for table in (combined, table_of))
+        if (
+            isinstance(before, Mapping)
+            and isinstance(budget, Mapping)
+            and set(budget) - set(before)
+        ):
+            left_out.add("budget")
+        kept = {key: value for key, value in combined.items() if key not in left_out}
+        combined = _over(kept, table_of)
     return combined
 
 
 def _over(base: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
-    """A table over another: tables merged, items by name, a budget and a column as a whole."""
+    """A table over another: tables key by key, items by their name."""
     merged = dict(base)
     for key, value in table.items():
         below = base.get(key)
-        if key in ("table", "columns", "fields") and isinstance(below, Mapping):
-            merged[key] = _over(below, _mapping(value, key))
+        if isinstance(below, Mapping) and isinstance(value, Mapping):
+            merged[key] = _over(below, value)
         elif key == "items" and isinstance(below, list) and isinstance(value, list):
             merged[key] = _items_over(below, value)
         else:

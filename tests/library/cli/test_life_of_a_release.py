@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 from dpaudit.certificate.errata import errata_file
 from dpaudit.cli.main import main
 from dpaudit.errors import InvalidParameter
+from dpaudit.families.opaque import ZCDP, ApproxDP
 from dpaudit.ledger import open_ledger
 from dpaudit.releases import publish as publishing
 from dpaudit.releases.plan import load_plan
@@ -122,6 +124,29 @@ def test_next_years_plan_continues_last_years(office: Path) -> None:
     assert (following.ledger, following.budget) == (last.ledger, last.budget)
 
 
+@pytest.mark.parametrize(
+    ("stated", "expected"),
+    [
+        ("budget.epsilon = 0.5", ApproxDP("1/2", "1e-6")),
+        ("budget.rho = 0.5", ZCDP("1/2")),
+        ("budget = { epsilon = 2, delta = 1e-7 }", ApproxDP(2, "1e-7")),
+    ],
+)
+def test_a_budget_is_continued_key_by_key_and_in_another_measure_as_a_whole(
+    office: Path, stated: str, expected: Any
+) -> None:
+    (office / "child.toml").write_text(f'like = "plan.toml"\ntitle = "a"\n{stated}')
+    assert load_plan(office / "child.toml").budget == expected
+
+
+def test_a_column_is_continued_key_by_key(office: Path) -> None:
+    (office / "child.toml").write_text(
+        'like = "plan.toml"\ntitle = "a"\ntable.columns.age.upper = 90'
+    )
+    last, child = (load_plan(office / name).schema for name in ("plan.toml", "child.toml"))
+    assert child.columns["age"] == replace(last.columns["age"], upper=90)
+
+
 TWICE = '\n[[items]]\nname = "twice"\nquery = "count"'
 
 
@@ -134,6 +159,8 @@ TWICE = '\n[[items]]\nname = "twice"\nquery = "count"'
         ('like = "plan.toml"\ntitle = "a"\ncorrects = "a"', "cannot correct itself"),
         ('like = "plan.toml"\ntitle = "a"\ncorrects = 3', "the title of a published release"),
         ('like = "plan.toml"\ntitle = "a"\nitems = [3]', "items"),
+        ('like = "plan.toml"\ntitle = "a"\nbudget = 3', "plan.budget: expected a table"),
+        ('like = "plan.toml"\ntitle = "a"\ntable.columns = 3', "columns"),
         ('like = "plan.toml"\ntitle = "a"\n[[items]]\nquery = "count"', "name"),
         ('like = "plan.toml"\ntitle = "a"' + 2 * TWICE, "two items of one name"),
     ],
