@@ -50,7 +50,6 @@ MINIMISED = "what is released is a minimiser, or a score: no vector of a record 
 SCALED = "a minimiser is released; features are scaled to a norm, which a test below exceeds"
 COUNTED = "users are counted who are near, or reach a level: no vector of theirs is clipped"
 UNCLIPPED = {
-    "accelerated_dp_srgd_unclipped": LIPSCHITZ,
     "accelerated_dp_srgd_theorem_5_12_unclipped": LIPSCHITZ,
     "phased_sgd": LIPSCHITZ,
     "kl_spider_vacuous": "nothing is asked",
