@@ -666,16 +666,21 @@ def shown_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def account_row(ledger: Ledger, name: str, costs: Costs) -> dict[str, list[str]]:
-    """The charge, and the data set's account after it."""
-    state = ledger.state(name)
-    return {
-        "measures": list(state.terms.units),
-        "cost": [decimal_upper(value, 6) for value in costs[state.name]],
-        "spent": [decimal_upper(value, 6) for value in state.spent],
-        "cap": [decimal_lower(value, 6) for value in state.terms.caps],
-        "left": [decimal_lower(value, 6) for value in state.remaining],
-    }
+def account_row(ledger: Ledger, name: str, costs: Costs) -> dict[str, Any]:
+    """The charge, and the data set's account after it; with all others that were charged."""
+
+    def after(account: str) -> dict[str, list[str]]:
+        state = ledger.state(account)
+        return {
+            "measures": list(state.terms.units),
+            "cost": [decimal_upper(value, 6) for value in costs[account]],
+            "spent": [decimal_upper(value, 6) for value in state.spent],
+            "cap": [decimal_lower(value, 6) for value in state.terms.caps],
+            "left": [decimal_lower(value, 6) for value in state.remaining],
+        }
+
+    others = [{"account": other, **after(other)} for other in costs if other != name]
+    return after(name) | ({"others": others} if others else {})
 
 
 def digest_of(content: bytes) -> str:

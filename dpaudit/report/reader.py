@@ -368,12 +368,23 @@ def _budget(predicate: Json) -> list[str]:
     text = message(
         "This release cost {cost}. After it {spent} of {cap} was spent, and {left} was left."
     )
+    other = message(
+        "‘{account}’ was charged {cost} for it. After it {spent} of {cap} was spent, and {left} "
+        "was left."
+    )
+    others = [
+        say(other, account=row["account"], **_amounts(row)) for row in ledger.get("others", [])
+    ]
+    return [say(text, **_amounts(ledger)), *others]
+
+
+def _amounts(account: Json) -> dict[str, str]:
+    """Cost, spent, cap and left of an account, in words."""
     sides = {"cost": numbers.upper, "spent": numbers.upper, "cap": numbers.lower}
-    amounts = {
+    return {
         name: ", ".join(
             f"{measure} {sides.get(name, numbers.lower)(amount)}"
-            for measure, amount in zip(ledger["measures"], ledger[name], strict=True)
+            for measure, amount in zip(account["measures"], account[name], strict=True)
         )
         for name in ("cost", "spent", "cap", "left")
     }
-    return [say(text, **amounts)]

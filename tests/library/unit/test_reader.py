@@ -15,6 +15,7 @@ import pytest
 
 from dpaudit.certificate.certificate import save, statement
 from dpaudit.certificate.previous import previous_of
+from dpaudit.check.file import validate
 from dpaudit.families.opaque import PureDP
 from dpaudit.ledger import open_ledger, terms_of
 from dpaudit.releases import publish as publishing
@@ -23,7 +24,7 @@ from dpaudit.releases.plan import Plan, Release
 from dpaudit.releases.published import differences
 from dpaudit.report import front, reader, render_html, render_index, say, view
 from dpaudit.report.say import LANGUAGES, speaking
-from dpaudit.scope import Adjacency
+from dpaudit.scope import Adjacency, Released, Scope, Trust, Unit
 from dpaudit.tabular import Category, Schema
 from tests.library.cli.bench import held
 from tests.library.unit.test_report import poisoned
@@ -338,6 +339,46 @@ def test_a_table_is_on_the_page_with_its_errors_and_its_budget(
     assert cost == after
     assert cap == "3"
     assert 1.9999 < float(after) + float(left) - 1 <= 2
+
+
+def test_every_account_that_was_charged_is_on_the_page(
+    certificates: dict[str, Json], tmp_path: Path
+) -> None:
+    """The data set's first, then a joined data set, whose rows a unit moves twice; populations."""
+    scope = Scope(Adjacency.ADD_REMOVE, Unit.USER, Trust.CENTRAL, Released.TRANSCRIPT)
+    ledger = open_ledger(str(tmp_path / "budget.sqlite"))
+    ledger.create("residents", terms_of("person", scope, PureDP(9)))
+    ledger.create("people", terms_of("person", scope, PureDP(3), populations=("residents",)))
+    ledger.create("visits", terms_of("person", scope, PureDP(4)))
+    costs = ledger.costs("people", PureDP(1), joined=("visits",))
+    run = certificates["release"]["predicate"]["run"]
+    run["ledger"] = publishing.account_row(ledger, "people", costs)
+    validate(certificates["release"])
+    for language, name in (("en", "‘visits’"), ("de", "„visits“"), ("fr", "«\u00a0visits\u00a0»")):
+        with speaking(language):
+            own, *others = reader._budget(certificates["release"]["predicate"])
+        assert "visits" not in own
+        (visits,) = (line for line in others if name in line)
+        assert "epsilon 2" in visits
+        assert "epsilon 4" in visits
+        assert sum("residents" in line for line in others) == len(others) - 1 == 1
+
+
+@pytest.mark.parametrize(
+    ("language", "expected"),
+    [
+        ("en", ("2 of 2 checks", "Checks that were not run: 1.")),
+        ("de", ("2 von 2 Prüfungen", "Nicht ausgeführte Prüfungen: 1.")),
+        ("fr", ("2 contrôles sur 2", "Contrôles non exécutés\u00a0: 1.")),
+    ],
+)
+def test_a_check_that_was_not_run_found_nothing(language: str, expected: tuple[str, str]) -> None:
+    checks = [{"status": status} for status in ("held", "not_run", "held")]
+    with speaking(language):
+        ran, left_out = front._conformance({"conformance": checks})
+        (alone,) = front._conformance({"conformance": checks[::2]})
+    assert ran.startswith(expected[0])
+    assert (left_out, alone) == (expected[1], ran)
 
 
 def test_a_number_on_the_certificate_that_was_not_published_is_named(folder: Path) -> None:
