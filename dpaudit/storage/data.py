@@ -58,8 +58,8 @@ def decoded(stream: BinaryIO, path: Path, encoding: str = UTF8) -> Iterator[str]
             line += _lines_before_an_error(decoder, piece)
             raise InvalidParameter(
                 f"{path}: line {line} holds a byte that is no text in {encoding}; save the table "
-                "as UTF-8, or name its encoding where one can be named, as in a plan's [table]: "
-                'encoding = "cp1252"'
+                "as UTF-8, or name its encoding where one can be named, as in a plan's [table], or "
+                'a join of it ([table.joins.NAME]): encoding = "cp1252"'
             ) from None
         yield text.removeprefix("\ufeff") if first else text
         first = first and not text

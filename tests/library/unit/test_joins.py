@@ -139,7 +139,11 @@ def test_a_unit_with_many_rows_in_two_tables_is_refused_before_they_are_joined()
     Table(schema(visits.slice(0, 9), 3), people.slice(0, 9)).opened("key").check()
 
 
-def test_files_of_a_plan_are_joined(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["towns.csv", "towns"], ids=["a file", "a folder"])
+def test_files_of_a_plan_are_joined(place: str, tmp_path: Path) -> None:
+    (tmp_path / "towns").mkdir()
+    (tmp_path / "towns" / "east.csv").write_text("id;name\n2;Chur\n", "cp1252")
+    (tmp_path / "towns" / "north.csv").write_text("id;name\n1;Zürich\n", "cp1252")
     (tmp_path / "towns.csv").write_text("id;name\n1;Zürich\n2;Chur\n", "cp1252")
     (tmp_path / "people.csv").write_text("town,town2\n1,2\n1,1\n", "utf-8")
     names = {"kind": "category", "keys": ["Zürich", "Chur"]}
@@ -147,8 +151,8 @@ def test_files_of_a_plan_are_joined(tmp_path: Path) -> None:
         "name": "people",
         "columns": {"home": {**names, "of": "home.name"}, "work": {**names, "of": "work.name"}},
         "joins": {
-            "home": {"data": "towns.csv", "on": {"town": "id"}, "encoding": "cp1252"},
-            "work": {"data": "towns.csv", "on": {"town2": "id"}, "encoding": "cp1252"},
+            "home": {"data": place, "on": {"town": "id"}, "encoding": "cp1252"},
+            "work": {"data": place, "on": {"town2": "id"}, "encoding": "cp1252"},
         },
     }
     made = schema_of(table, folder=tmp_path)
@@ -156,7 +160,11 @@ def test_files_of_a_plan_are_joined(tmp_path: Path) -> None:
     opened.check()
     ((found,),) = opened.totals([Total("n", (ROWS,), ("home", "work"))])
     assert found == (1, 1, 0, 0)
-    assert "towns.csv" not in str(made.row())
+    assert "towns" not in str(made.row())
+    del table["joins"]["home"]["encoding"]
+    undeclared = Table(schema_of(table, folder=tmp_path), tmp_path / "people.csv")
+    with pytest.raises(InvalidParameter, match=r"or a join of it .* encoding = "):
+        undeclared.opened("key").check()
 
 
 @pytest.mark.quality
