@@ -196,7 +196,8 @@ class Proposer(Sampler):
         if first is None or other is None:
             raise NoLikelihood(
                 f"release {request.label!r}: more ways in which its secret batch can be drawn than "
-                "an exact likelihood can add up; let all records but the one that differs be zero"
+                "an exact likelihood can add up; let all records but the one that differs be zero, "
+                "in a query that says that such rows are `silent`"
             )
         if mixture is None:
             mixture = self._mixtures[batch.key] = _Mixture(first, other, queries)

@@ -192,7 +192,9 @@ class Query(Protocol):
 
     ``neutral``, an attribute that a query may have: whether a record of a secret batch moves the
     value, from what it is without that record, by at most half of the sensitivity under
-    replace_one.  Samples that are declared with ``undrawn="zero"`` need it.
+    replace_one.  Samples that are declared with ``undrawn="zero"`` need it.  ``exchangeable``:
+    whether equal records may stand for one another; ``silent(records, on)``: those, (n,), that move
+    no value in the trials that are on.  Likelihoods of secret batches need one of these.
 
     >>> import dpaudit as dp
     >>> counts = dp.ClippedMean(lambda values: values[None], radius=1, divisor=1)

@@ -277,6 +277,30 @@ def test_a_query_is_handed_the_batch_of_every_trial() -> None:
         np.testing.assert_allclose(found.losses, replay.scores, atol=1e-6)
 
 
+def test_a_query_that_says_nothing_of_its_records_is_told_what_to_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def body(curator: Any) -> None:
+        with curator.batch("a") as batch:
+            curator.release("a", TrialByTrial(np.ones(curator.trials)), rows=batch)
+
+    program = Written(PoissonSampled(Gaussian("a", 1), 0.3), body)
+
+    def losses() -> Array:
+        found, _ = proposed(
+            program, program.node, REPLACE_ONE, LOUD, rng=np.random.default_rng(2), trials=5,
+            proposal=Proposal(1.0, 0.5),
+        )  # fmt: skip
+        return found.losses
+
+    monkeypatch.setattr(TrialByTrial, "exchangeable", False)
+    with pytest.raises(NoLikelihood, match="says that such rows are `silent`"):
+        losses()
+    zero = lambda self, records, on: (records.values == 0).all(axis=1)  # noqa: E731
+    monkeypatch.setattr(TrialByTrial, "silent", zero, raising=False)
+    assert np.isfinite(losses()).all()
+
+
 def test_a_release_on_a_secret_batch_has_the_density_of_all_batches() -> None:
     """Against the sum over all 2^4 batches, of records of which some move nothing."""
     program = steps(PoissonSampled(Gaussian("a", 1), 0.3), "a", 1)
