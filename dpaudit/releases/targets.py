@@ -179,8 +179,8 @@ def errors_by_budget(
 ) -> dict[Fraction, dict[str, float]]:
     """About the 95% margin of each part at multiples of the budget, by epsilon, rho or mu.
 
-    Of numbers that are published after steps of post-processing it is :func:`published_margin`,
-    where a plan knows it.  Parts without a margin are left out, and budgets at which no noise is
+    Numbers that are published after post-processing have their :func:`published_margin`, where a
+    plan knows it.  Parts without a margin are left out, and budgets at which no noise is
     found.
     """
     by_budget, items = {}, {item.name: item for item in plan.release.items}

@@ -77,8 +77,11 @@ def item_of(table: Mapping[str, Any], place: str) -> Item:
         query = f"{query}, bounds.share"
     kind = QUERIES.get(query)
     if kind is None:
-        names = ", ".join((*QUERIES, "quantile", "minimum", "maximum"))
-        raise InvalidParameter(f"{place}.query = {query!r}: expected one of {names}")
+        # A query of two kinds of item is named once.
+        names = (name.partition(",")[0] for name in (*QUERIES, "quantile", "minimum", "maximum"))
+        raise InvalidParameter(
+            f"{place}.query = {query!r}: expected one of {', '.join(dict.fromkeys(names))}"
+        )
     refuse_unknown(given, {f.name for f in fields(kind)}, place)
     try:
         return kind(**given)

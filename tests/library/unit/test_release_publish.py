@@ -365,7 +365,10 @@ BAD_PLANS = {
         '[[items]]\nname = "s"\nquery = "count"\nwhere = { sex = "x" }\n',
         "x is no key of 'sex'",
     ),
-    "an unknown query": ('[[items]]\nname = "s"\nquery = "mode"\n', "expected one of count"),
+    "an unknown query": (
+        '[[items]]\nname = "s"\nquery = "mode"\n',
+        "program, quantile, minimum, maximum",
+    ),
     "an unknown setting": (
         '[[items]]\nname = "s"\nquery = "count"\nwieght = 3\n',
         "items[1].wieght: no such setting",
