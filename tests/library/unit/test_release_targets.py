@@ -176,6 +176,16 @@ def test_the_least_budget_keeps_targets_after_rounding(monkeypatch: pytest.Monke
     assert largest_published() > 20
 
 
+def test_errors_at_other_budgets_are_those_of_published_numbers() -> None:
+    """Rounding adds to all of them what no budget takes away."""
+    items = [{k: v for k, v in item.items() if k != "error_95"} for item in COUNTED["items"]]
+    plan = release_of(COUNTED | {"budget": {"epsilon": 1}, "items": items}).plan()
+    found = errors_by_budget(plan)
+    for item, least in zip(plan.release.items, (2.5, 5), strict=True):
+        assert found[Fraction(1)][item.name] == pytest.approx(float(published_margin(plan, item)))
+        assert min(errors[item.name] for errors in found.values()) >= least
+
+
 @pytest.mark.parametrize(
     ("post", "said"),
     [
