@@ -195,7 +195,7 @@ def evidence_caveats(
 
 
 def _left_open(examination: Examination) -> list[str]:
-    """What an examination left out or saw beside faults."""
+    """Caveats on all that an examination left out, or saw beside faults."""
     caveats = []
     if examination.stopped:
         caveats.append(f"{CUT_SHORT}: how much was tried depends on the machine")

@@ -307,7 +307,7 @@ def _of_more_rows(
     Under add_remove a guarantee is of any number of records.  Elsewhere a program may be written
     for one number, and state sensitivities that are right for no other: where nothing in it says
     for which, only faults of what it asks and gives beside its values are faults, as the records
-    may decide these for no number of them.  Of the others the remark names the first.
+    may decide these for no number of them.  The remark names the first of the others.
     """
     anyhow = mechanism.scope.adjacency is Adjacency.ADD_REMOVE
     if not anyhow and first.sized:
