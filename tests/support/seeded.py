@@ -12,20 +12,20 @@ from contextlib import contextmanager
 from unittest import mock
 from zlib import crc32
 
-import numpy as np
+from numpy.random import Generator, default_rng
 
 
 @contextmanager
 def seeded(name: str) -> Iterator[None]:
     """Makes `os.urandom` follow from a name, in this process alone: copies of it draw their own."""
     real, process = os.urandom, os.getpid()
-    streams: list[np.random.Generator] = []  # one, made for the first draw: few tests draw any
+    streams: list[Generator] = []  # one, made for the first draw: few tests draw any
 
     def drawn(count: int, /) -> bytes:
         if os.getpid() != process:
             return real(count)
         if not streams:
-            streams.append(np.random.default_rng(crc32(name.encode())))
+            streams.append(default_rng(crc32(name.encode())))
         return streams[0].bytes(count)
 
     with mock.patch.object(os, "urandom", drawn):
