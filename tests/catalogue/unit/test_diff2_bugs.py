@@ -82,6 +82,7 @@ def test_the_correct_twin_is_flagged_by_nothing(table: list[str]) -> None:
     assert result.verdict == "certified_under_assumptions"
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     "name", [n for n in BENCH.bugs if BENCH.suites[n].bug[:3] in ("B18", "B19", "B20", "B25")]

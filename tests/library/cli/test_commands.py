@@ -125,6 +125,7 @@ def test_audit_exits_by_its_verdict_and_writes_nothing(
     assert sorted(project.rglob("*.json")) == before
 
 
+@pytest.mark.quality
 @pytest.mark.long_cases("held")
 @pytest.mark.first_case
 @pytest.mark.parametrize("name", EXITS)
@@ -247,6 +248,7 @@ def test_report_renders_what_verifies(dpaudit: Invoke, project: Path) -> None:
     assert dpaudit("report", "reports/held.json").stdout.strip() == "reports/held.html"
 
 
+@pytest.mark.quality
 def test_a_file_and_a_suite_are_targets(dpaudit: Invoke, project: Path) -> None:
     dpaudit("account", "mechanisms/cases.py::held")
     dpaudit("audit", "audits/cases.py::slack", "--seed", "1", code=5)
@@ -304,6 +306,7 @@ def test_init_as_json_in_this_folder(
 # --- the method of an audit ----------------------------------------------------------------------
 
 
+@pytest.mark.quality
 def test_an_audit_bounds_by_the_method_that_is_asked_for(dpaudit: Invoke, project: Path) -> None:
     shown = {
         method: dpaudit("audit", "held", "--seed", "1", "--trials", "200", "--method", method)

@@ -196,6 +196,7 @@ def test_free_parameters_are_set_and_the_certificate_states_all_of_them(
     assert all(f"--set {text}" in command for text in ("epsilon=2", "rounds=4"))
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize(
     ("values", "said"),

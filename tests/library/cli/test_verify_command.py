@@ -158,6 +158,7 @@ def test_requirements(file: Callable[[Json], Path], dpaudit: Invoke) -> None:
     ).stdout  # fmt: skip
 
 
+@pytest.mark.quality
 def test_it_says_that_it_imported_neither_accountant_nor_rule(
     file: Callable[[Json], Path], dpaudit: Invoke
 ) -> None:

@@ -73,6 +73,7 @@ def test_noise_shared_by_the_draws_of_a_call_is_seen_by_their_counts() -> None:
     assert result.verdict is not Verdict.INCONCLUSIVE
 
 
+@pytest.mark.quality
 def test_a_repeated_stream_is_named() -> None:
     def tiled(data: float, rng: Generator, size: int) -> Any:
         block = on_grid(data + rng.laplace(0, 1, max(size // 4, 1)))

@@ -175,6 +175,7 @@ def test_a_claim_that_no_single_event_refutes() -> None:
     assert (again.p_value, again.lower) == (result.p_value, result.lower)
 
 
+@pytest.mark.quality
 def test_outputs_that_are_missing_or_infinite_are_scored_too() -> None:
     def odd(data: float, rng: Generator, size: int) -> Any:
         drawn = rng.random(size)

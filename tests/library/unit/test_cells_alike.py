@@ -181,6 +181,7 @@ TABLES: dict[str, tuple[Schema, list[Any], Total, Any]] = {
 }
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.long_cases("semicolons", "tabs", "lazy polars", "arrow", "dask")
 @pytest.mark.parametrize("kind", SOURCES)

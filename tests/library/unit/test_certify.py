@@ -175,6 +175,7 @@ def private() -> Records:
     return Records(np.array([[secret] for secret in SECRETS]))
 
 
+@pytest.mark.quality
 def test_a_run_shows_what_was_released_and_nothing_else() -> None:
     seen: list[Any] = []
 
@@ -471,6 +472,7 @@ def test_reports_of_progress_name_the_mechanism() -> None:
     assert {name for name, *_ in reports} == {"case"}
 
 
+@pytest.mark.quality
 def test_claims_of_every_measure_get_their_own_bound() -> None:
     claims = (GDP(0.5), ZCDP(0.125), ApproxDP(2, TINY), PureDP(9))
     case = mechanism("case", Gaussian("a", 2), *claims, labels=("a",))

@@ -110,6 +110,7 @@ def test_honest_rows_are_confirmed_and_shaved_ones_are_not(rows: Any) -> None:
 BETWEEN_NODES = [("1", "1/10000", 10**5, "1/100000"), ("1/10", "1/100", 10**6, "1/1000000")]
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize(("epsilon", "rate", "rounds", "delta"), BETWEEN_NODES)
 def test_atoms_of_rare_noise_are_put_next_to_nodes(
     epsilon: str, rate: str, rounds: int, delta: str, monkeypatch: pytest.MonkeyPatch

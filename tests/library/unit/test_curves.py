@@ -138,6 +138,7 @@ def test_delta_zero_of_mixtures() -> None:
     assert float(swapped.upper) == pytest.approx(-5 * math.log(0.99), rel=1e-11)
 
 
+@pytest.mark.quality
 def test_bounded_losses_cap_epsilon() -> None:
     found = epsilon_interval(times(LaplaceShift(F(1, 10)), 5), F(1, 10**30))
     assert found.upper <= F(1, 2)

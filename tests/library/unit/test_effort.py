@@ -192,6 +192,7 @@ def test_a_largest_value_keeps_a_number_without_digits(items: tuple[Any, Any]) -
     assert replaced(total, {K: Fraction(1)}).has(BEYOND)
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("hash_seed", ["2", "3"])
 def test_a_part_with_a_loss_beyond_all_digits_is_not_dropped(hash_seed: str) -> None:

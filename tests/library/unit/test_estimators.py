@@ -366,6 +366,7 @@ def test_roc_refuses() -> None:
 # Validity and power, quickly; tests/quality has the long version.
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("mu", [0.0, 0.5, 2.0])
 def test_bounds_hold_on_a_gaussian(mu: float) -> None:

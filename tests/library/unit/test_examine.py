@@ -182,6 +182,7 @@ def test_a_program_that_holds_records() -> None:
     assert "records of the data" in found(Base(seen=[rows]), data=data)[KEPT]
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize("first", [True, pytest.param(False, marks=pytest.mark.quality)])
 def test_a_program_that_fails_on_some_records_is_flagged_without_their_text(first: bool) -> None:
     broken = found(Raises(), first=first)

@@ -222,6 +222,7 @@ def test_a_program_that_was_not_examined_holds_no_records_either() -> None:
     assert predicate["run"] is None
 
 
+@pytest.mark.quality
 def test_what_records_leaves_in_a_program_stops_it_before_the_run() -> None:
     program = holding(None)
 

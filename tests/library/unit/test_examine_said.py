@@ -79,6 +79,7 @@ def spoken(way: str, place: str = "") -> re.Pattern[str]:
     )
 
 
+@pytest.mark.quality
 @pytest.mark.first_case
 @pytest.mark.parametrize("way", SAY)
 def test_true_values_that_leave_beside_the_release_are_found(

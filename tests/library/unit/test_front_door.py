@@ -280,6 +280,7 @@ def test_a_program_in_the_wrong_norm_says_so_where_it_is_printed() -> None:
         assert "needs a query bounded in l1, not l2; state norm=" in shown
 
 
+@pytest.mark.quality
 def test_an_attack_alone_leaves_the_data() -> None:
     one, none = dp.Records([[0.0], [1.0]]), dp.Records([[0.0]])
     pair = dp.Neighbours(one, none, "add_remove", "a record of 1 more")

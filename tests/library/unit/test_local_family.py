@@ -768,6 +768,7 @@ def test_the_audit_refutes_a_shuffler_that_shuffles_few_and_no_right_one() -> No
     assert verdicts[1] == "refuted"
 
 
+@pytest.mark.quality
 def test_the_audit_refutes_a_selection_of_a_wrong_size_and_no_right_one() -> None:
     """Planted bug: the chance of the own value is that of sets of three, the sets are of one."""
 

@@ -387,6 +387,7 @@ def test_canaries_of_gradient_space_are_directions_of_their_own() -> None:
     assert own("own_gradient") > 1.1 * max(map(own, kinds))
 
 
+@pytest.mark.quality
 @pytest.mark.usefixtures("few")
 def test_gradients_that_are_seen_give_canaries_and_others_do_not() -> None:
     asked = {"claim": ApproxDP("0.5", "1e-5"), "seed": 1, "models": 24, "canaries": "own_gradient"}

@@ -79,6 +79,7 @@ def test_shares_of_the_limit() -> None:
     assert Power(limit=0.0, event=0.0).achieved(0.0) == 1
 
 
+@pytest.mark.quality
 def test_trials_needed_are_where_the_prediction_reaches_what_is_wanted() -> None:
     for needed, wanted in ((epsilon_needed(DELTA), 0.6), (mu_needed, 0.2)):
         trials = trials_needed(GAUSSIAN, wanted, ERROR, needed)

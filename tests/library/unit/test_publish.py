@@ -84,6 +84,7 @@ def test_a_certificate_that_was_just_checked_is_listed_without_another_check(
     assert asked == [written.certificate]
 
 
+@pytest.mark.quality
 def test_the_index_lists_what_verifies_and_nothing_else(tmp_path: Path) -> None:
     found = certified(CASE)
     other = mechanism("other", Gaussian("a", 2), GDP(0.5))
@@ -186,6 +187,7 @@ def test_values_that_cannot_be_written_are_kept_elsewhere(
     assert verify_file(certificate)["verified"]
 
 
+@pytest.mark.quality
 def test_values_that_can_be_written_nowhere_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

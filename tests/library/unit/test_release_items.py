@@ -39,6 +39,7 @@ def planned(*items: Any) -> Plan:
     return Release("t", SCHEMA, "add_remove", ApproxDP(1, "1e-6"), items).plan()
 
 
+@pytest.mark.quality
 def test_extremes_are_quantiles_near_the_ends_and_found_among_many_rows() -> None:
     """10^7 rows of x = 20 to 80: further off than a step has a probability of less than e^-1000."""
     low, high = (

@@ -72,6 +72,7 @@ def test_poisson_gaussian_is_the_larger_divergence(alpha: int, q: float, z: floa
     assert renyi(node, alpha, ZERO_OUT) == renyi(node, alpha)
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize("alpha", ["1.01", "1.5", "2.5", "6.3"])
 def test_between_whole_orders_the_next_one_holds(alpha: str) -> None:
     node = PoissonSampled(Gaussian("g", 1.5), 0.1)
@@ -162,6 +163,7 @@ def test_gaussian_batches_are_above_the_case_of_equal_others(
     assert truth <= renyi(node, alpha, REPLACE_ONE) <= renyi(general, alpha, REPLACE_ONE)
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize("alpha", [2, 4])
 def test_gaussian_batches_of_three_points(alpha: int) -> None:
     """One batch of one from two records at the corners of a triangle: quadrature in the plane."""
@@ -270,6 +272,7 @@ def test_folds_and_conversions_end(node: Node, scope: Scope) -> None:
 # --- conversions ---------------------------------------------------------------------------------
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize(
     ("node", "scope"),
     [

@@ -63,6 +63,7 @@ x = sympy.Symbol("x", positive=True)
 # --- the exponential mechanism -------------------------------------------------------------------
 
 
+@pytest.mark.quality
 @pytest.mark.parametrize("scores", Scores)
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
 def test_exponential_mechanism_on_all_neighbours(epsilon: float, scores: Scores) -> None:

@@ -140,6 +140,7 @@ def test_a_shared_tree_is_shown_once() -> None:
     assert time.process_time() - start < 3
 
 
+@pytest.mark.quality
 def test_a_deep_chain_and_huge_numbers_are_shown() -> None:
     start = time.process_time()
     node: Node = Laplace("l", 2)

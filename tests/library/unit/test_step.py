@@ -267,6 +267,7 @@ def test_a_normalised_update_is_refused_and_its_gradient_is_taken() -> None:
     assert not dp.audit_step(Shown, records(), noise_multiplier=NOISE).faults
 
 
+@pytest.mark.quality
 def test_noise_without_a_seed_is_audited_by_means() -> None:
     """The right one is called wrong with probability 1e-4."""
     found = dp.audit_step(Secure, records(), noise_multiplier=NOISE)

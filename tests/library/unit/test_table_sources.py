@@ -329,6 +329,7 @@ def plain(found: list[list[Any]]) -> list[Any]:
     ]
 
 
+@pytest.mark.quality
 def test_plans_that_are_kept_give_what_a_connection_of_its_own_gives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

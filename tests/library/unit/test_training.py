@@ -47,6 +47,7 @@ def order(mechanism: dp.Mechanism) -> Order:
     return Order(mechanism, None, "project", {})
 
 
+@pytest.mark.quality
 def test_a_run_is_made_for_the_data_saved_and_never_made_again(tmp_path: Path) -> None:
     out = tmp_path / "model.npz"
     written = train(order(mean()), ROWS, out, OPTIONS)
@@ -68,6 +69,7 @@ def test_a_run_is_made_for_the_data_saved_and_never_made_again(tmp_path: Path) -
         train(order(mean()), ROWS, out, OPTIONS)
 
 
+@pytest.mark.quality
 def test_records_that_do_not_fit_are_refused_before_anything_is_spent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
