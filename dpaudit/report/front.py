@@ -313,9 +313,9 @@ def _conformance(predicate: Json) -> tuple[str, ...]:
         return (say(text, broken=broken, count=len(checks)),)
     held_checks = sum(check["status"] == "held" for check in checks)
     left_out = len(checks) - held_checks
-    text = message("{held} of {count} checks compared it with its declaration and held.")
+    text = message("Checks that compared it with its declaration and held: {count}.")
     not_run = (say("Checks that were not run: {count}.", count=left_out),) if left_out else ()
-    return (say(text, held=held_checks, count=held_checks), *not_run) if checks else ()
+    return (say(text, count=held_checks), *not_run) if checks else ()
 
 
 def _warnings(predicate: Json, mismatch: str) -> tuple[str, ...]:

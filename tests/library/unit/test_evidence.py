@@ -107,7 +107,7 @@ def test_no_item_of_a_release_has_larger_errors_than_by_the_best_honest_tool() -
 
 
 def test_plain_items_have_no_more_noise_than_zero_concentrated_privacy_in_equal_parts() -> None:
-    """Of the nine items; OpenDP's law for the eight that it has, without the error of draws."""
+    """The deviations of three of the nine items, beside that of OpenDP's law: nothing is drawn."""
     plan, theirs = nine.own().plan(), math.sqrt(8 / (2 * release.largest_rho()))
     for name, sensitivity in (("count", 1), ("by both", 1), ("sum", 100_000)):
         assert plan.margins.deviation(name) <= nine.WORSE * theirs * sensitivity

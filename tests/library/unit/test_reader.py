@@ -367,9 +367,9 @@ def test_every_account_that_was_charged_is_on_the_page(
 @pytest.mark.parametrize(
     ("language", "expected"),
     [
-        ("en", ("2 of 2 checks", "Checks that were not run: 1.")),
-        ("de", ("2 von 2 Prüfungen", "Nicht ausgeführte Prüfungen: 1.")),
-        ("fr", ("2 contrôles sur 2", "Contrôles non exécutés\u00a0: 1.")),
+        ("en", ("held: 2.", "Checks that were not run: 1.")),
+        ("de", ("keine Abweichung fanden: 2.", "Nicht ausgeführte Prüfungen: 1.")),
+        ("fr", ("sans trouver d'écart\u00a0: 2.", "Contrôles non exécutés\u00a0: 1.")),
     ],
 )
 def test_a_check_that_was_not_run_found_nothing(language: str, expected: tuple[str, str]) -> None:
@@ -377,7 +377,7 @@ def test_a_check_that_was_not_run_found_nothing(language: str, expected: tuple[s
     with speaking(language):
         ran, left_out = front._conformance({"conformance": checks})
         (alone,) = front._conformance({"conformance": checks[::2]})
-    assert ran.startswith(expected[0])
+    assert ran.endswith(expected[0])
     assert (left_out, alone) == (expected[1], ran)
 
 
