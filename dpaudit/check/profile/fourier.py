@@ -60,6 +60,7 @@ from dpaudit.check.profile.nodes import Nodes
 from dpaudit.exact.arrays import Complexes, Floats, Integers, np
 
 LARGEST_PERIOD = 2**22  # nodes of a transform: 64 MB
+LONGEST_PERIOD = 2**40  # nodes between which direct sums go: integers hold 4,096 times as many
 FFT_FACTOR, BLOCK = 32.0, 256
 # Chernoff exponent of what is folded, and of the frequencies left out.
 FOLDED, LEFT_OUT = 38.0, 1e-11
@@ -175,20 +176,21 @@ def _moment_room(factor: Tilted, extra: float) -> float:
 
 
 def _half_period(tilted: Sequence[Tilted], h: float, first: int) -> int:
-    """K with W mass exp(-FOLDED) at most on either side of [first - K, first + K)."""
+    """K with W mass exp(-FOLDED) at most on either side of [first - K, first + K).
+
+    Errors: NotConfirmed for a period that integers do not hold with room.
+    """
     variance = 0.0
     for t in tilted:
         mean = float(t.w @ t.losses)
         variance += t.times * float(t.w @ (t.losses - mean) ** 2)
     unit = math.sqrt(2 * FOLDED / (variance + h * h))
     reach = max(_reach(tilted, unit, first * h), _reach(tilted, -unit, first * h))
-    if not reach < LARGEST_PERIOD * h:
+    if not reach < LONGEST_PERIOD / 4 * h:
         raise NotConfirmed("the period is too long")
     least = reach / h + 2
     power = 2 ** max(math.ceil(math.log2(least)) - 3, 2)
     half: int = next(k * power for k in (4, 5, 6, 8) if k * power >= least)
-    if 2 * half > LARGEST_PERIOD:
-        raise NotConfirmed("the period is too long")
     return half
 
 
@@ -222,6 +224,8 @@ def _folded_sum(
     period = 2 * half
     frequencies, left_out = _kept_by_pairs(tilted, h, tilt, half)
     if not _is_short(tilted, frequencies):
+        if period > LARGEST_PERIOD:
+            raise NotConfirmed("the period is too long")
         frequencies, left_out = _kept_by_fft(tilted, h, tilt, half)
     directly = _is_short(tilted, frequencies)
     phis = (_direct(t, period, frequencies) if directly else _by_fft(t, period) for t in tilted)

@@ -228,17 +228,21 @@ def test_a_transform_falls_with_normal_noise_in_the_product(
     assert is_smooth(product(factors)) == expected
 
 
-def test_a_period_is_refused_that_is_longer_than_the_longest(
+def test_a_period_that_no_transform_may_have_is_summed_directly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Sums over few frequencies have no use for a transform's limit; those by FFT keep to it."""
     nodes = upper_nodes(cells(Normal(F(1, 3)), Grid(F(1, 64), 1e-20)))
-    tilted = [fourier._tilted(nodes, 1, 1 / 64, 1.0)]
-    half = fourier._half_period(tilted, 1 / 64, 0)
-    monkeypatch.setattr(fourier, "LARGEST_PERIOD", 2 * half)
-    assert fourier._half_period(tilted, 1 / 64, 0) == half
-    monkeypatch.setattr(fourier, "LARGEST_PERIOD", 2 * half - 1)
+    factors, step = [(nodes, 1)], F(1, 64)
+    bound = delta_bound(factors, step, 1.0, F(1), 1)
+    monkeypatch.setattr(fourier, "LARGEST_PERIOD", 16)
+    assert delta_bound(factors, step, 1.0, F(1), 1) == bound
+    monkeypatch.setattr(fourier, "DIRECT_KEPT", 0)
     with pytest.raises(NotConfirmed, match="the period is too long"):
-        fourier._half_period(tilted, 1 / 64, 0)
+        delta_bound(factors, step, 1.0, F(1), 1)
+    monkeypatch.setattr(fourier, "LONGEST_PERIOD", 16)
+    with pytest.raises(NotConfirmed, match="the period is too long"):
+        fourier._half_period([fourier._tilted(nodes, 1, 1 / 64, 1.0)], 1 / 64, 0)
 
 
 def test_more_masses_than_a_period_are_folded() -> None:

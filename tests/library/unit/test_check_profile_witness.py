@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from flint import arb
 
-from dpaudit.check.profile import conversions
+from dpaudit.check.profile import conversions, fourier
 from dpaudit.check.profile.cells import Cells, Grid, NotConfirmed
 from dpaudit.check.profile.conversions import (
     OWN_PARAMETERS,
@@ -142,6 +142,22 @@ def test_steps_below_a_billionth_are_computed_with(monkeypatch: pytest.MonkeyPat
     assert confirm_lower(pair, found.lower, delta, found.lower_witness)
     assert not confirm_lower(pair, found.upper * F(1001, 1000), delta, found.lower_witness)
     monkeypatch.setattr(conversions, "SMALLEST_STEP", 1e-9)
+    assert not confirm_lower(pair, found.lower, delta, found.lower_witness)
+
+
+def test_sums_that_only_direct_ones_reach_are_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window of ten million nodes, of which 158 frequencies matter: no transform is made."""
+    pair, delta = (
+        product([(Mixed(LaplaceShift(F(250, 197)), F("0.0467")), F(923_663))]),
+        F(1, 10**7),
+    )
+    found = epsilon_interval(pair, delta)
+    assert confirm_upper(pair, found.upper, delta, found.upper_witness)
+    assert confirm_lower(pair, found.lower, delta, found.lower_witness)
+    assert not confirm_lower(pair, found.upper * F(1001, 1000), delta, found.lower_witness)
+    monkeypatch.setattr(conversions, "aligned", lambda factors, step: step)
+    assert confirm_lower(pair, found.lower, delta, found.lower_witness)
+    monkeypatch.setattr(fourier, "LONGEST_PERIOD", fourier.LARGEST_PERIOD)
     assert not confirm_lower(pair, found.lower, delta, found.lower_witness)
 
 
