@@ -190,42 +190,6 @@ def moments(pair: Sampled, times: float, unit: float, count: int) -> tuple[Array
     return means(moved, weights, unit, count), errors, (-mean if pair.swapped else mean)
 
 
-def log_between(pair: Sampled, w: Floats) -> Floats:
-    """log of a bound of |E exp(i v L)| for v between successive w, from its values there.
-
-    f(v) = 1 - |E exp(i v L)|^2 is E (1 - cos(v (L - L'))), L' like L and independent.  As
-    cos a - cos b = 2 sin((a + b) / 2) sin((b - a) / 2), Cauchy and Schwarz have
-    f(v) >= f(w) - sqrt(f(v - w) f(v + w)), where f(v + w) <= 2 f(v) + 2 f(w), for
-    1 - cos(a + b) <= 2 (1 - cos a) + 2 (1 - cos b).  Last, f(u) <= E min(4, u^2 (L - m)^2).
-    Errors: NotConfirmed where that takes too many points.
-    """
-    x, log_widths, log_off, log_beyond = _panels(pair, float(w[-1]), EXPONENT)
-    loss = _loss(pair, x)
-    logs = pair.power * loss - x * x / 2 + log_widths - math.log(2 * math.pi) / 2
-    log_whole = _log_sum(logs)
-    weights = np.exp(logs - log_whole)
-    off = 2.1 * sum(math.exp(min(size - log_whole, 700.0)) for size in (log_off, log_beyond))
-    mean = float(weights @ loss)
-    value = np.zeros(len(w), dtype=np.complex128)
-    for start in range(0, len(x), 8 * FREQUENCIES):
-        part = slice(start, start + 8 * FREQUENCIES)
-        value += np.exp(1j * np.outer(w, loss[part] - mean)) @ weights[part]
-    own = bend(pair, x, loss)
-    rounds = 8 * FREQUENCIES + len(x) / FREQUENCIES + 64 + 8 * x * x + abs(pair.power) * own
-    turned = w * UNIT * 16 * float(weights @ (own + np.abs(loss - mean) + abs(mean)))
-    size = np.minimum(np.abs(value) + off + UNIT * 16 * float(weights @ rounds) + turned, 1.0)
-    energy = (1 - size) * (1 + size)
-    # Panels reach a little beyond their nodes.
-    cells = np.linspace(float(x[0]) - 0.1, min(float(x[-1]) + 0.1, pair.cap), SCOUTS)
-    mass = np.exp(_log_bound(pair, cells) - log_whole) * np.diff(cells) * OUTWARD
-    far = np.abs(_loss(pair, cells) - mean) + UNIT * bend(pair, cells, _loss(pair, cells))
-    far = np.maximum(far[1:], far[:-1])
-    root = np.sqrt(np.minimum(np.outer(np.diff(w), far) ** 2, 4.0) @ mass + 4 * off)
-    least = (np.sqrt(root**2 + 4 * energy[:-1]) - root) ** 2 / 2 - energy[:-1]
-    bounds: Floats = np.log1p(-np.clip(least * (1 - 1e-9), 0.0, 1 - 1e-9)) / 2
-    return bounds
-
-
 def means(moved: Floats, weights: Floats, unit: float, count: int) -> Array:
     """Sums of weights (exp(i w l) - 1), w = (a + size b) unit: u + v + u v of its two parts."""
     size = math.isqrt(count) + 1

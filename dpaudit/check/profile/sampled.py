@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpaudit.check.profile.cells import UNIT, Ball, NotConfirmed, ball
-from dpaudit.check.profile.rule import RATES, Sampled, bend, log_between
+from dpaudit.check.profile.rule import RATES, Sampled, bend
 from dpaudit.exact import Number
 from dpaudit.exact.arrays import Floats, np
 from dpaudit.pairs import Pair
@@ -29,9 +29,6 @@ CELLS = 1500  # cells of the outcome
 RATIO, FINEST = 1.2, 2.0**-60  # distances of pairs fall by RATIO down to FINEST
 LARGEST_X = 200.0  # standard deviations; exponents beyond leave those of floats
 STRIDE, STRIDES = 1.04, 1000  # ratio and number of the frequencies at which bounds are made
-RUNGS = 24  # how many of them are made at a time
-# exp(-DROPPED) is left out.
-DROPPED = 34.0
 # How far beyond a cap one round is looked at.
 FARTHER = 3.5
 
@@ -219,7 +216,7 @@ class Pairs:
             raise NotConfirmed("a rate or a mu that floats do not hold")
         if not (0 < total < math.inf and float(whole_moment.rad()) < 1e-9 * total):
             raise NotConfirmed("a moment that floats do not hold")
-        self.cap, self.own = cap_of(pair), parameters_at(pair, t)
+        self.cap = cap_of(pair)
         low, high = -9.0, min(9.0 + max(self.power, 1.0) * self.mu, self.cap)
         self.x = np.linspace(low, high, CELLS + 1)
         # A relative error of 1e-6 covers the roundings of floats, and those of mu and the rate.
@@ -327,12 +324,11 @@ class Pairs:
 
 
 def left_out(
-    pairs: list[tuple[Pairs, int]], first: float, unit: float, mu: float, enough: float = math.inf
+    pairs: list[tuple[Pairs, int]], first: float, unit: float, mu: float
 ) -> list[tuple[float, float]]:
     """(w, sum over w_j >= w of |Phi_j| / j at most) at falling w >= first, w_j = unit j.
 
-    ``mu``: of a normal factor.  |Phi| falls at least like 1 / w beyond the last.  Where pairs leave
-    more than ``enough`` frequencies, bounds by values between frequencies are asked as well.
+    ``mu``: of a normal factor.  |Phi| falls at least like 1 / w beyond the last.
     """
     w: Floats = np.asarray(first * STRIDE ** np.arange(STRIDES), dtype=np.float64)
     logs: list[float] = [
@@ -340,21 +336,6 @@ def left_out(
         - mu * mu * low * low / 2
         for low in w
     ]
-    large = np.flatnonzero(np.array(logs) > -DROPPED)
-    place = int(large[-1]) + 1 if len(large) else 0
-    while STRIDES - 1 > place > 0 and w[place] > enough:
-        start = max(place - RUNGS, 0)
-        edges = w[start : place + 1]
-        try:
-            own = np.sum([times * log_between(pairs.own, edges) for pairs, times in pairs], axis=0)
-        except NotConfirmed:
-            place -= RUNGS // 2
-            continue
-        lower = np.minimum(logs[start:place], own - mu * mu * edges[:-1] ** 2 / 2)
-        logs[start:place] = lower.tolist()
-        if lower.max() > -DROPPED:
-            break
-        place = start
     last = sum(times * math.log(min(p.variation / w[-1], 1.0)) for p, times in pairs)
     total = math.exp(last - mu * mu * w[-1] ** 2 / 2) * (1 + unit / w[-1])
     rows = []

@@ -54,7 +54,7 @@ LEFT_OUT_BY_PAIRS = 33  # nats: frequencies whose sum is below e^-33 are left ou
 MOST_TERMS = 200_000  # frequencies of a series
 # Arb integrates at fewer frequencies, the rule in floats at more: quicker, and not as near.
 FEW, FEW_INTEGRALS, MOST_INTEGRALS, MOST_BY_RULE = 400, 16, 500, 60_000
-LARGEST_TILT, LEAST_CAP, CELLS, CLOSER = 1e12, 1.0, 1600, 4000
+LARGEST_TILT, LEAST_CAP, CELLS = 1e12, 1.0, 1600
 MOST_AT_ONCE = 2_000_000  # epsilons times frequencies in memory at a time
 SETTLED = 0.9  # an end that comes within this share of the best one ends the search
 LARGEST_SHIFT, FALLING = 1.3, 1.2
@@ -476,7 +476,7 @@ def _rest(factors: Factors, half: Ball, count: int) -> Ball:
 
 def _left_out_by_pairs(pairs: list[tuple[Pairs, int]], unit: float, mu: float) -> tuple[int, Ball]:
     enough, chosen = math.exp(-LEFT_OUT_BY_PAIRS), None
-    for w, later in left_out(pairs, unit, unit, mu, CLOSER * unit):
+    for w, later in left_out(pairs, unit, unit, mu):
         if 4 / math.pi * later > enough:
             break
         chosen = w, later

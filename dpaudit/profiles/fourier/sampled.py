@@ -15,10 +15,6 @@ Beyond the ends R^c phi falls at least as fast as there, its log having slope c 
 Decay: |u + v exp(-i w D)| <= u + v - 2 min(u, v) (1 - cos(w D / 2)) for w D <= pi; with p the
 tilted density of L, pairing l in [2k D, (2k + 1) D) with l + D gives
     |E exp(-i w L)| <= 1 - m (1 - cos(w D / 2)),   m = 2 sum of integrals of min(p(l), p(l + D)).
-Between frequencies, f(w) = 1 - |E exp(-i w L)|^2 = E (1 - cos(w (L - L'))), L' like L: as
-1 - cos(a + b) <= 2 (1 - cos a) + 2 (1 - cos b) and |cos a - cos b| = 2 |sin((a - b) / 2)
-sin((a + b) / 2)|, Cauchy and Schwarz have f(w) >= f(v) - sqrt(f(w - v) (2 f(v) + 2 f(w))), and
-f(u) <= E min(4, u^2 l^2), l the loss from any centre, which grows with u.
 At x, p = phi R^(c + 1) exp(-z) / (mu q M); its log has slope at most |x| + mu + |c + 1| mu r and at
 most three critical points, so that p varies by at most 4 times its largest value V / 4, and
 |E exp(-i w L)| <= V / w.
@@ -66,7 +62,6 @@ DISTANCE_RATIO = 1.3  # Ratio of the distances in frequency at which the decay i
 BLOCK_SHIFTS = (0.0, 0.5)
 DISTANCES_AT_ONCE = 64  # Distances that are evaluated at a time.
 OUTLINE_STEP = 0.35  # Step of the coarse grid on which moments are first estimated.
-MASS_SPACING = 0.02  # Spacing of points in x for masses from above.
 DENSITY_SPACING = 0.04  # Spacing of points in x for densities and their pairs.
 DENSITY_REACH = 9.0  # Largest |x| of these points.
 
@@ -476,50 +471,6 @@ class Decay:
         by_variation = np.log(np.minimum(self.variation / edges, 1.0))
         bounds: Reals = self.times * np.minimum(by_pairs, by_variation)
         return bounds
-
-
-def measured(factor: SampledNormal, tilt: float, edges: Reals) -> Reals:
-    """log of a bound of |E exp(-i w L)|, all rounds, between successive edges: from its values.
-
-    Errors: OutOfReach as :func:`rule`.
-    """
-    quadrature = rule(factor, tilt, float(edges[-1]), RULE_NATS)
-    value = np.zeros(len(edges), dtype=np.complex128)
-    for k in range(0, len(quadrature.losses), BLOCK_LOSSES * 8):
-        part = slice(k, k + BLOCK_LOSSES * 8)
-        turned = np.outer(edges, quadrature.losses[part])
-        # As in :func:`_turns`; exponentials of complex numbers take several times as long.
-        value.imag -= np.sin(turned) @ quadrature.weights[part]
-        turned /= 2
-        np.sin(turned, out=turned)
-        turned *= turned
-        value.real -= 2 * (turned @ quadrature.weights[part])
-    size = np.minimum(np.abs(1 + value) + quadrature.errors(edges), 1.0)
-    sizes = (1 - size) * (1 + size)
-    root = np.sqrt(_moved(factor, quadrature, factor.power(tilt), np.diff(edges)))
-    least = (np.sqrt(root**2 + 4 * sizes[:-1]) - root) ** 2 / 2 - sizes[:-1]
-    with np.errstate(divide="ignore"):
-        bounds: Reals = factor.times / 2 * np.log1p(-np.clip(least * (1 - 1e-9), 0.0, 1 - 1e-9))
-    return bounds
-
-
-def _moved(factor: SampledNormal, made: Rule, power: float, turns: Reals) -> Reals:
-    """E min(4, u^2 l^2) at most, by rectangles in x."""
-    low, high = -9.0, min(9.0 + max(power, 1.0) * factor.mu, factor.cap)
-    if not high - low < MASS_SPACING * MOST_POINTS:
-        raise OutOfReach
-    x = np.linspace(low, high, math.ceil((high - low) / MASS_SPACING) + 1)
-    z = factor.mu * x - factor.mu * factor.mu / 2
-    loss = mixed_losses(z, factor.rate)
-    raised = np.maximum(power * loss[1:], power * loss[:-1]) - made.log_moment
-    nearest = np.where(x[:-1] * x[1:] <= 0, 0.0, np.minimum(np.abs(x[:-1]), np.abs(x[1:])))
-    mass = np.exp(raised - nearest**2 / 2) * np.diff(x) / math.sqrt(2 * math.pi)
-    centre = -made.centre if factor.added else made.centre
-    far = np.abs(loss - centre) + UNIT * 64 * (np.abs(loss) + abs(centre))
-    most = np.maximum(far[1:], far[:-1])
-    outside = 4 * math.exp(min(_cut(factor, power, x) - made.log_moment, 1.0))
-    moved: Reals = np.minimum(np.outer(turns, most) ** 2, 4.0) @ mass + outside
-    return moved * (1 + 1e-9)
 
 
 @lru_cache(maxsize=512)

@@ -61,7 +61,6 @@ from dpaudit.profiles.fourier.sampled import (
     OutOfReach,
     SampledNormal,
     decay_of,
-    measured,
     rule,
 )
 from dpaudit.profiles.fourier.search import Parts
@@ -86,8 +85,6 @@ MOST_EDGES = 900  # Frequencies at which the decay is bounded, at most.
 MOST_SMOOTHING = 50.0  # standard deviation of added noise, in units of the loss
 # Ratio of the distances at which decay is bounded, if there are many kinds of factors.
 COARSE_DISTANCES = 1.4
-CHEAP_FREQUENCIES = 3000  # More frequencies than this are worth a closer bound of the decay.
-EDGES_AT_ONCE = 20  # Edges at which that bound is computed at a time.
 
 
 @dataclass(frozen=True)
@@ -599,8 +596,6 @@ def _by_pairs(product: Product, plan: Plan) -> Kept:
     for factor in product.sampled:
         bounds = bounds + decay_of(factor, plan.tilt, ratio).bounds(w)
     start = _first_below(bounds, -plan.dropped)
-    if plan.frequencies > CHEAP_FREQUENCIES < w[min(start, MOST_EDGES - 1)] / unit:
-        start = _measured(product, plan, w[: start + 1], bounds)
     if start >= MOST_EDGES - 1 or not float(w[start]) < MOST_SAMPLED * unit:
         raise OutOfReach
     # Beyond the last edge |Phi| falls at least like 1 / w.
@@ -613,28 +608,6 @@ def _first_below(bounds: Reals, least: float) -> int:
     """The first place from which on all are below."""
     large = np.flatnonzero(bounds > least)
     return int(large[-1]) + 1 if len(large) else 0
-
-
-def _measured(product: Product, plan: Plan, edges: Reals, bounds: Reals) -> int:
-    """The first place from which on bounds are low enough, some lowered by the transforms' values.
-
-    From the last edge that a rule reaches down, as far as they are.
-    """
-    last = len(edges)
-    while last > 1:
-        part = slice(max(last - EDGES_AT_ONCE, 0), last)
-        try:
-            own = [measured(factor, plan.tilt, edges[part]) for factor in product.sampled]
-        except OutOfReach:
-            last -= EDGES_AT_ONCE // 2
-            continue
-        inside = slice(part.start, last - 1)
-        lower = sum(own) - product.mu**2 * edges[inside] ** 2 / 2
-        bounds[inside] = np.minimum(bounds[inside], lower)
-        if _first_below(bounds, -plan.dropped) > part.start:
-            break
-        last = part.start + 1
-    return _first_below(bounds, -plan.dropped)
 
 
 def _errors(own: Complexes, exponents: Complexes, error: Reals, transform: Complexes) -> Reals:

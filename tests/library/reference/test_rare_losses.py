@@ -6,7 +6,6 @@ Arb's integrals; the checker, which has bounds of its own for all of it.
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -20,7 +19,7 @@ from dpaudit.accountant.account import Account
 from dpaudit.check.profile import transforms
 from dpaudit.check.profile.cells import ball
 from dpaudit.check.profile.conversions import _composed, confirm_lower, confirm_upper
-from dpaudit.check.profile.rule import log_between, moments
+from dpaudit.check.profile.rule import moments
 from dpaudit.check.profile.sampled import Capped, parameters_at
 from dpaudit.check.profile.transforms import Choices, smooth_bound
 from dpaudit.families.additive import Gaussian
@@ -28,8 +27,8 @@ from dpaudit.families.composition import Repeat
 from dpaudit.families.sampling import PoissonSampled
 from dpaudit.pairs import Mixed, Normal, Pair, product
 from dpaudit.profiles import Interval, epsilon_interval, narrowest
-from dpaudit.profiles.fourier import rare, sampled, smooth, smooth_interval
-from dpaudit.profiles.fourier.sampled import RULE_NATS, SampledNormal, measured, rule
+from dpaudit.profiles.fourier import rare, smooth, smooth_interval
+from dpaudit.profiles.fourier.sampled import RULE_NATS, SampledNormal, rule
 from dpaudit.profiles.fourier.search import Parts
 from dpaudit.profiles.fourier.smooth_interval import Split, _rare, _split, _table
 from dpaudit.scope import central
@@ -170,36 +169,6 @@ def test_rules_up_to_a_cap_are_as_near_as_they_say(
     turned = (1 + change) * np.exp(1j * w * mean)
     assert (np.abs(turned - np.conj(truth)) <= errors + 1e-15).all()
     assert max(errors.max(), known.errors(w).max()) < 1e-8
-
-
-@pytest.mark.quality
-@pytest.mark.first_case
-@pytest.mark.parametrize("added", [False, True])
-def test_values_bound_the_transform_between_them(
-    added: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What a frequency may move it by is needed: without it some bound is false.
-
-    The tilted law has about as much near 0 as near the cap, so that its transform swings.
-    """
-    plain = SampledNormal(2.0, 1e-3, False, 1.0, 6.0)
-    tilts = np.linspace(1.0, 8.0, 71)
-    tilt = min(tilts, key=lambda t: abs(rule(plain, t, 0.0, RULE_NATS).log_moment - math.log(2)))
-    factor = replace(plain, added=added)
-    tilt = -1 - tilt if added else tilt
-    edges = np.asarray(0.7 * 1.1 ** np.arange(32), dtype=np.float64)
-    between = [np.linspace(low, high, 5) for low, high in itertools.pairwise(edges)]
-    truth = np.array([max(math.log(abs(by_arb(factor, tilt, v))) for v in row) for row in between])
-    pair = pair_of("0.5", "0.001")
-    own = Capped(pair.swapped if added else pair, 6.0)
-    with flint.ctx.workprec(128):
-        checked = log_between(parameters_at(own, ball(tilt)), edges)
-    found = measured(factor, tilt, edges)
-    assert (truth <= found + 1e-12).all()
-    assert (truth <= checked + 1e-12).all()
-    assert (found < -0.1).any()
-    monkeypatch.setattr(sampled, "_moved", lambda *rest: np.zeros(len(edges) - 1))
-    assert (truth > measured(factor, tilt, edges) + 1e-9).any()
 
 
 # Noise, rate, rounds, delta: relative widths were .99, 1, 1, .2, .4, .99 before.
