@@ -423,7 +423,7 @@ def _played(pair: Pair, epsilon: Fraction, row: Row, sign: int) -> Fraction:
         raise NotConfirmed("no game")
     nodes, cells, parts = (int(_number(row[name])) for name in ("nodes", "cells", "parts"))
     step, tilt, tail = (float(_number(row[name])) for name in ("step", "tilt", "tail"))
-    shape = Shape(step, nodes, cells, parts, tilt, tail)
+    shape = Shape(step, nodes, cells * max(parts, 1), tilt, tail)
     at = max(math.nextafter(float(epsilon), -sign * math.inf), 0.0)
     return Fraction(played_delta(record, _whole(times), at, shape, sign))
 

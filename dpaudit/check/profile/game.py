@@ -10,10 +10,10 @@ Here the points of the trapezoid rule lie between the accountant's, masses are o
 below lines touch delta between two nodes, with slopes that are those Q.  delta of t rounds
 is the largest, over the triangles, of one round's mean of delta of t - 1, whatever is chosen by
 what was released; between two triangles delta is at most that of the first above e = 0, else the
-second's, and at most any mean of both triangles' and what that lacks.  Sums are of delta times
+second's.  Sums are of delta times
 exp(tilt e), so that their errors are relative to small deltas.
-The witness states the step, the numbers of nodes, cells and parts, the tilt and the mass that a
-round leaves out: any give true bounds.
+The witness states the step, the numbers of nodes and cells, the tilt and the mass that a round
+leaves out: any give true bounds.
 Sums are FFTs of N = k 2^m numbers, k = 2, 3 or 5.  Stages of radix r, of at most r + 6 operations
 an output, make either transform forward err by 12 u log2 N of its 2-norm at most
 (:mod:`dpaudit.check.profile.fourier`), and the one back by 8 u log2 N of the sum of sizes that it
@@ -33,9 +33,9 @@ from dpaudit.check.profile.cells import UNIT, NotConfirmed
 from dpaudit.exact.arrays import Floats, np, special
 from dpaudit.pairs.core import Replacement
 
-# Sizes of a game that the checker plays, in seconds: nodes of delta, cells of triangles, parts of
-# each, rounds, and losses of a round.
-MOST_NODES, MOST_CELLS, MOST_PARTS, MOST_ROUNDS, MOST_LOSSES = 20_000, 128, 64, 10_000, 24_000
+# Sizes of a game that the checker plays, in seconds: nodes of delta, cells of triangles, rounds,
+# losses of a round.
+MOST_NODES, MOST_CELLS, MOST_ROUNDS, MOST_LOSSES = 20_000, 128, 10_000, 24_000
 PLACES = (0.0, 1.0)  # moves that every game has: both ends of the triangle
 PRECISION = 46.0  # nats: a trapezoid sum errs by exp(-46), relative to delta
 OUT = 16.0  # noises: how far out delta may lie for that precision
@@ -57,7 +57,6 @@ class Shape:
     step: float
     nodes: int
     cells: int
-    parts: int
     tilt: float
     tail: float
 
@@ -69,9 +68,12 @@ class Shape:
     def fits(self, mu: float, rate: float, times: int) -> bool:
         """Whether numbers are in reach."""
         in_range = 1e-3 <= mu <= 6 and 1e-8 <= rate <= 0.9 and times <= MOST_ROUNDS
-        sized = 2 <= self.cells <= MOST_CELLS and 0 <= self.parts <= MOST_PARTS
-        inside = 2 <= self.nodes <= MOST_NODES and 1e-9 < self.step < 10
-        if not (in_range and sized and inside and 1e-60 < self.tail < 0.1 and self.tilt >= 0):
+        inside = (
+            2 <= self.cells <= MOST_CELLS
+            and 2 <= self.nodes <= MOST_NODES
+            and 1e-9 < self.step < 10
+        )
+        if not (in_range and inside and 1e-60 < self.tail < 0.1 and self.tilt >= 0):
             return False
         last = self.farthest(mu, rate)
         return last < self.step * MOST_LOSSES and self.tilt * (last + self.step * self.nodes) < 600
@@ -148,33 +150,6 @@ class Triangles:
         """A move for each cell between neighbouring angles."""
         return [self.chords(self.between(a, b)) for a, b in pairwise(angles)]
 
-    def chain(self, cells: int, parts: int, slope: float) -> list[Move]:
-        """Moves at the ends of cells from -1 to 0, raised by what means of two lack between."""
-        angles = np.linspace(-1, 0, cells * parts + 1).tolist()
-        losses = np.log(self.x)
-        weight = np.exp(losses * slope) * np.gradient(losses)
-        turned = np.where(losses > 0, weight, np.where(losses < 0, -weight, 0.0))
-        own = [self.between(angle, angle) for angle in angles]
-        raised = [own[k * parts].copy() for k in range(cells + 1)]
-        for k in range(cells):
-            left, right = own[k * parts], own[(k + 1) * parts]
-            fall = float(turned @ (left - right))
-            gap = np.zeros(len(self.x))
-            for j in range(parts):
-                i = k * parts + j
-                top = self.between(angles[i], angles[i + 1])
-                share_of_fall = (
-                    float(turned @ ((own[i + 1] + top) / 2 - right)) / fall if fall > 0 else 0.5
-                )
-                options = [
-                    np.maximum(gap, top - s * left - (1 - s) * right)
-                    for s in (min(max(share_of_fall + n / 50, 0.0), 1.0) for n in range(-6, 7))
-                ]
-                gap = min(options, key=lambda lacking: float(lacking @ weight))
-            raised[k] = np.maximum(raised[k], left + gap)
-            raised[k + 1] = np.maximum(raised[k + 1], right + gap)
-        return [self.chords(delta) for delta in raised]
-
     def chords(self, delta: Floats) -> Move:
         """Masses whose profile, with what is added, is above delta everywhere."""
         delta = np.minimum.accumulate(delta)
@@ -234,11 +209,8 @@ def _rounds(mu: float, rate: float, times: int, shape: Shape, sign: int) -> Floa
     triangles = Triangles(mu, rate, shape)
     if sign < 0:
         moves = [triangles.tangents(angle) for angle in (-1.0, 0.0, 1.0)]
-    elif shape.parts:
-        moves = triangles.chain(shape.cells, shape.parts, shape.tilt / 2)
     else:
         moves = triangles.cells(np.linspace(-1, 0, shape.cells + 1).tolist())
-    if sign > 0:
         moves += triangles.cells(list(TURNED))
     return _recursion(moves, times, shape, sign)
 

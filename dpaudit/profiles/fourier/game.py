@@ -7,8 +7,8 @@ The queries of a round may be chosen by what was released before, so that delta 
 R the ratio of the triangle's two laws (:mod:`dpaudit.profiles.grid.triangles`).  Where the profile
 of one round is at most (1 + a) sum m_i max(0, 1 - x exp(-l_i)) + c, the next is at most
 (1 + a) sum m_i delta_t(x exp(-l_i)) + c, as delta_t is a mean of max(0, 1 - x / y) over y of total
-weight at most 1; and as much below.  From above every triangle's profile is at most a mean of those
-of two moves, and the largest of all moves is taken in every round; from below only some triangles
+weight at most 1; and as much below.  From above every triangle's profile is at most that
+of one move, and the largest of all moves is taken in every round; from below only some triangles
 may be chosen.  Triangles come in pairs of swapped ones:
 delta_t(e) = 1 - e^e + e^e delta_t(-e), so that losses e >= 0 are enough.  Beyond the last node
 delta is at most its value there, and at least 0.
@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
@@ -50,14 +50,12 @@ LOWER_PLACES = (-1.0, 0.0, 1.0)
 ROUGH_WIDTH = 0.02  # Width, relative to epsilon up to 1, from which on the fast sizes do.
 FEW_ROUNDS = 30  # Rounds up to which the fast sizes do.
 MANY_ROUNDS = 2_500  # Rounds from which on the long sizes are used.
-# Nodes above and below, cells of places before the equilateral triangle, parts of each.
-FAST_SIZES = (2_000, 4_000, 4, 16)
-FULL_SIZES = (4_000, 5_500, 6, 20)  # The same for other widths and numbers of rounds.
-LONG_SIZES = (3_000, 6_000, 4, 16)  # The same for many rounds.
+# Nodes above and below, splices of the triangles before the equilateral one.
+FAST_SIZES = (2_000, 4_000, 24)
+FULL_SIZES = (4_000, 5_500, 40)  # The same for other widths and numbers of rounds.
+LONG_SIZES = (3_000, 6_000, 20)  # The same for many rounds.
 # Ends, as angles, of splices of the swapped triangles, which matter at losses above 0.
 SWAPPED_ENDS = (0.0, 0.1, 0.3, 1.0)
-SPLICES_PER_CELL = 4  # Splices for each cell, if a cell's moves have a total mass above 1.
-EXCESS_MASS = 1e-9  # Mass above 1 from which on that is done.
 # One solution answers down to each of these deltas; what one round leaves out of them.
 DELTA_FLOORS = tuple(10.0**-k for k in (6, 10, 15, 20, 30))
 LEFT_OUT = 1e-6  # Share of a floor of delta that all rounds together leave out.
@@ -82,7 +80,6 @@ class Size:
     step: float
     nodes: int
     cells: int
-    parts: int
     tilt: float
     tail: float
 
@@ -161,7 +158,7 @@ def _shown(played: Played, side: str, epsilon: float, delta: Number) -> dict[str
         "step": repr(played.size.step),
         "nodes": str(len(played.delta)),
         "cells": str(played.size.cells),
-        "parts": str(played.size.parts),
+        "parts": "1",
         "tilt": repr(played.size.tilt),
         "tail": repr(played.size.tail),
     }
@@ -224,7 +221,7 @@ def played(
 ) -> tuple[Played, Played]:
     """Delta from above and from below, at losses up to about where delta is that of the floor."""
     mu, rate = float(record.mu), float(record.rate)
-    above, below, cells, parts = (
+    above, below, cells = (
         FAST_SIZES
         if rough or times <= FEW_ROUNDS
         else LONG_SIZES
@@ -247,13 +244,10 @@ def played(
             if edge > step
             else step
         )
-        sizes.append(Size(step, math.ceil(reach / step), cells, parts, tilt, tail))
+        sizes.append(Size(step, math.ceil(reach / step), cells, tilt, tail))
     rounds = Rounds(mu, rate, sizes[0].step, tail)
-    first = rounds.path(-1.0, 0.0, cells, parts, tilt / 2)
-    if any(move.masses.sum() > 1 + EXCESS_MASS for move in first):
-        sizes[0] = replace(sizes[0], cells=SPLICES_PER_CELL * cells, parts=0)
-        first = splices(rounds, np.linspace(-1.0, 0.0, SPLICES_PER_CELL * cells + 1).tolist())
-    most = [*first, *splices(rounds, SWAPPED_ENDS)]
+    angles = np.linspace(-1.0, 0.0, cells + 1).tolist()
+    most = [*splices(rounds, angles), *splices(rounds, SWAPPED_ENDS)]
     finer = Rounds(mu, rate, sizes[1].step, tail)
     least = [finer.below(place) for place in LOWER_PLACES]
     return (

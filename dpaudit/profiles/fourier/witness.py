@@ -28,7 +28,7 @@ form "crowd": windows of counts, :mod:`dpaudit.profiles.closed.crowd`, at ``epsi
 form "inner": a formula of compositions, :mod:`dpaudit.profiles.closed.inner`, at ``epsilon``, on
 grids of the smallest ``step``.
 form "game": :mod:`dpaudit.profiles.fourier.game` on losses i ``step``, i < ``nodes``, with so many
-``cells`` of places of so many ``parts`` (0: splices), under a ``tilt``, ``tail`` left out a round.
+``cells`` of places of so many ``parts``, under a ``tilt``, ``tail`` left out a round.
 form "largest loss": the sum of the factors' largest losses.  form "chernoff": P(L > epsilon) <=
 exp(K(t) - t epsilon).  form "conjugate": :mod:`dpaudit.profiles.closed.tradeoff`.
 """

@@ -29,15 +29,6 @@ sampled pair) by the equilateral triangle (0) to Q || P of that pair (1); along 
 every e > 0 and rises at every e < 0.  So all triangles between two places are dominated by delta of
 the first at e > 0 and of the second at e < 0.
 
-Means of two.  Cut the triangles between two places, A and B, into parts.  All those of a part are
-dominated by its splice S, and S <= s delta_A + (1 - s) delta_B + E for some s in [0, 1], with E the
-largest difference of all parts, at every loss; hence by the mean of M_A = delta_A + E and
-M_B = delta_B + E.  E f(R) of a convex f is a mean of delta at positive weights, so that it is at
-most that mean of those of M_A and M_B, and at most the larger one: of all triangles between A and
-B only these two are kept.  E is of second order in their distance, that of one splice of the first.
-Values at nodes are enough, as profiles are below their chords; where M is not convex its chords'
-kinks are raised to 0, which only adds.
-
 Numbers.  At a loss e >= 0 the event R > e^e is X > t(Y) = log(A + B e^Y), A = (e^e - 1)(1 - q) / q,
 B = e^e, X and Y the logs of the ratios in P and Q: given Y = its mean + s z, X is normal, and each
 of three masses is an integral over z of phi(z) Phi((m(z) - t) / tau), m linear, of slope g s (the
@@ -46,7 +37,7 @@ On |Im z| <= d, s d < pi, |Im t| is at most s d with the sign of Im z, so that t
 the argument of Phi is at most b = max(g, 1 - g) s d / tau, and |Phi(u + i b)| <= exp(b^2 / 2).
 The trapezoid rule of step h errs by at most 2 exp((d^2 + b^2) / 2) / (exp(2 pi d / h) - 1).
 Sources: Zhu, Dong, Wang 2022, Theorem 11 (the two ends of the path); dpaudit 2026, proofs above
-(the triangles between, means of two); Trefethen, Weideman 2014, Theorem 5.1.
+(the triangles between); Trefethen, Weideman 2014, Theorem 5.1.
 """
 
 from __future__ import annotations
@@ -76,8 +67,6 @@ DENSE_NODES = 24  # Losses of the grid that are all nodes, from 0 on.
 NODE_SPACING = 1 / 32  # Spacing of the later nodes, relative to the loss.
 # Values this near to the line 1 - x differ from it by rounding only.
 LINE_ROUNDING = 1e-11
-# Shifts, of the share given to a cell's two ends, that are tried around the average one.
-SHARE_SHIFTS = np.linspace(-0.12, 0.12, 13)
 
 # One order of a triangle's laws, at losses >= 0: delta, its error, and the event's mass under Q.
 Order = tuple[Floats, Floats, Floats]
@@ -205,11 +194,6 @@ def farthest(mu: float, rate: float, tail: float) -> float:
     return math.log1p(rate * math.expm1(mu * quantile(tail) + mu * mu / 2))
 
 
-def _angle(place: float) -> float:
-    """From -1 to 1 as places do, and slower near places -1, 0 and 1, whose triangles are worst."""
-    return math.copysign(math.acos(1 - 2 * abs(place)) / math.pi, place)
-
-
 def place_at(angle: float) -> float:
     """A place by its angle: 0 and the ends are their own."""
     return math.copysign(math.sin(math.pi * abs(angle) / 2) ** 2, angle)
@@ -262,36 +246,6 @@ class Rounds:
     def above(self, first: float, second: float) -> Move:
         """A move that dominates all places between two: chords of delta, raised by its error."""
         return self._chords(self._raised(first, second))
-
-    def path(self, first: float, last: float, cells: int, parts: int, lean: float) -> list[Move]:
-        """One move at each end of ``cells`` equal cells of a path's angle, for all between.
-
-        At a place between two ends, in a part of their cell, delta is at most s of the one's
-        and 1 - s of the other's and an excess, the largest of all parts, which both have added:
-        no convex function has a mean above that of both moves.  Each s is the one whose excess
-        costs least where the later rounds' delta falls as exp(-``lean`` loss).
-        """
-        angles = np.linspace(_angle(first), _angle(last), cells * parts + 1)
-        places = [place_at(angle) for angle in angles]
-        places[0], places[-1] = first, last
-        ends = [self._raised(place, place) for place in places[::parts]]
-        losses = np.log(self.x)
-        weights = np.gradient(losses) * np.exp(lean * losses)
-        signed = weights * np.sign(losses)
-        excess = [np.zeros(len(self.x)) for _ in ends]
-        for k in range(cells):
-            start, other = ends[k], ends[k + 1]
-            length = float(signed @ (start - other))
-            largest = np.zeros(len(self.x))
-            for j in range(k * parts, (k + 1) * parts):
-                part = self._raised(places[j], places[j + 1])
-                middle = (self._raised(places[j + 1], places[j + 1]) + part) / 2
-                share = float(signed @ (middle - other)) / length if length > 0 else 0.5
-                shares = np.clip(share + SHARE_SHIFTS, 0.0, 1.0)[:, None]
-                tried = np.maximum(largest, part - shares * start - (1 - shares) * other)
-                largest = tried[int(np.argmin(tried @ weights))]
-            excess[k], excess[k + 1] = np.maximum(excess[k], largest), largest
-        return [self._chords(end + more) for end, more in zip(ends, excess, strict=True)]
 
     def _raised(self, first: float, second: float) -> Floats:
         """Delta at the nodes and its error: of one place above a loss of 0, else the other's."""

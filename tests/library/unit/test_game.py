@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
 
@@ -21,7 +20,7 @@ from dpaudit.pairs import Mixed, Normal, Pair, Replaced, Spliced, product
 from dpaudit.profiles.answers import delta_interval, epsilon_interval
 from dpaudit.profiles.fourier import game
 from dpaudit.profiles.grid import triangles
-from dpaudit.profiles.grid.triangles import NDTR_FACTOR, Move, Rounds, at_place
+from dpaudit.profiles.grid.triangles import NDTR_FACTOR, Rounds, at_place
 
 F = Fraction
 RECORD, TIMES, DELTA = Replaced(F(2), F(1, 10)), 40, F(1, 1000)
@@ -230,35 +229,6 @@ def test_two_rounds_are_those_of_enumerated_mechanisms() -> None:
         assert ends[0] - ends[1] < 0.02 * twice + 1e-6
 
 
-def _is_mean_of_two(rounds: Rounds, moves: Sequence[Move], places: Sequence[float]) -> bool:
-    """Whether each place's profile is at most some mean of two neighbouring moves'."""
-    own = [rounds._delta_of(move.masses[rounds.places]) * (1 + move.lack) for move in moves]
-    shares = np.linspace(0, 1, 801)[:, None]
-    for place in places:
-        delta = rounds._raised(place, place)
-        over = min(
-            float((delta - shares * one - (1 - shares) * other).max(axis=1).min())
-            for one, other in pairwise(own)
-        )
-        # Shares are a multiple of 1/800; the differences of moves are below 0.02.
-        if over > 5e-6:
-            return False
-    return True
-
-
-def test_moves_of_a_path_have_means_above_all_triangles_between(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Twelve places; without what the means lack in the parts it is not so."""
-    rounds = Rounds(2.0, 0.05, 0.02, 1e-12)
-    places = np.random.default_rng(1).uniform(-1, 0, 12).tolist()
-    assert _is_mean_of_two(rounds, rounds.path(-1.0, 0.0, 3, 12, 0.5), places)
-    chords = Rounds._chords
-    ends = [rounds._raised(place, place) for place in (-1.0, -0.75, -0.25, 0.0)]
-    bare = [chords(rounds, end) for end in ends]
-    assert not _is_mean_of_two(rounds, bare, places)
-
-
 def test_the_normal_distribution_is_within_its_factor_of_arb() -> None:
     points = np.concatenate((np.linspace(-37, 0, 400), np.linspace(0, 9, 60)))
     with ctx.workprec(200):
@@ -299,9 +269,7 @@ def test_the_checker_plays_as_near_from_below_where_delta_lies_on_a_line(
     def apart(times: int) -> float:
         _, below = game.played(Replaced(Fraction(2), Fraction(1, 100)), times, 0)
         size = below.size
-        shape = checked.Shape(
-            size.step, len(below.delta), size.cells, size.parts, size.tilt, size.tail
-        )
+        shape = checked.Shape(size.step, len(below.delta), size.cells, size.tilt, size.tail)
         again = checked._rounds(2.0, 0.01, times, shape, -1)
         seen = below.delta > 1e-6
         return float(np.abs(again[seen] / below.delta[seen] - 1).max())
