@@ -152,24 +152,10 @@ def beyond_cap(factor: SampledNormal, log_share: float) -> float:
 
 def _ends(series: Series, epsilon: float, losses: Reals, turned: Turns, sign: int) -> Reals:
     """Bounds of delta of the series' product at epsilon - losses, in its window."""
-    sums = series.sums
-    turn, at = np.exp(1j * sums.angles * epsilon), epsilon - losses
-    reach = series.first + series.period - at
-    far = np.exp(-series.tilt * reach), np.exp(-(series.tilt + 1) * reach)
-    value = turned.sums(sums.terms * turn).real - far[0] * sums.ends[0] + far[1] * sums.ends[1]
-    error = sums.error + (abs(epsilon) + losses) * sums.slope + far[0] * sums.end_error
-    error = error + series.left_out[0] + series.outside
-    exponent = series.cumulant - series.tilt * at
-    relative = series.relative + 1e-14 * (abs(series.cumulant) + np.abs(exponent) + 8)
-    error = error + relative * np.abs(value)
-    gap = np.zeros(len(at))
-    if series.sigma and sign < 0:
-        density = turned.sums(sums.scaled * turn).real + sums.density_error
-        density = density + (abs(epsilon) + losses) * sums.density_slope + series.left_out[1]
-        gap = series.sigma**2 * math.exp(series.sigma**2 / 8) * np.maximum(density, 0.0)
-        gap = gap * (1 + relative + 1e-12)
-    shifted = value + error if sign > 0 else value - error - gap
-    ends: Reals = np.exp(exponent) * shifted
+    turn, angles = np.exp(1j * series.sums.angles * epsilon), abs(epsilon) + losses
+    parts = series.parts(epsilon - losses, lambda terms: turned.sums(terms * turn), angles)
+    exponent, value, error, gap = parts
+    ends: Reals = np.exp(exponent) * (value + error if sign > 0 else value - error - gap)
     return ends
 
 

@@ -36,6 +36,7 @@ each factor's ratio within u (32 + 8 |s| l) for its largest loss l, u = 2^-53.  
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -80,6 +81,7 @@ LARGEST_REACH = 1e5  # nats of a window
 MOST_SAMPLED = 40_000
 # The most points times frequencies of a smoothed sampled factor that a checker integrates.
 MOST_CHECKED = 10**9
+ROUNDED = 1e-14  # Roundings of an exponent, to each nat of it.
 EDGE_RATIO = 1.05  # Ratio of the frequencies at which the decay is bounded.
 MOST_EDGES = 900  # Frequencies at which the decay is bounded, at most.
 MOST_SMOOTHING = 50.0  # standard deviation of added noise, in units of the loss
@@ -341,24 +343,31 @@ class Series:
 
     def at(self, epsilon: float) -> Ends:
         """delta at an epsilon in the window, between its ends."""
-        sums = self.sums
-        reach = self.first + self.period - epsilon
-        turn = np.exp(1j * sums.angles * epsilon)
-        far = math.exp(-self.tilt * reach), math.exp(-(self.tilt + 1) * reach)
-        value = float((sums.terms @ turn).real) - far[0] * sums.ends[0] + far[1] * sums.ends[1]
-        error = sums.error + abs(epsilon) * sums.slope + far[0] * sums.end_error
-        error += self.left_out[0] + self.outside
-        exponent = self.cumulant - self.tilt * epsilon
-        relative = self.relative + 16 * UNIT * (abs(self.cumulant) + abs(exponent) + 8)
-        error += relative * abs(value)
-        gap = 0.0
-        if self.sigma:
-            density = float((sums.scaled @ turn).real) + sums.density_error
-            density += abs(epsilon) * sums.density_slope + self.left_out[1]
-            gap = self.sigma**2 * math.exp(self.sigma**2 / 8) * max(density, 0.0)
-            gap *= 1 + relative + 1e-12
+        turn = np.exp(1j * self.sums.angles * epsilon)
+        exponent, value, error, gap = self.parts(epsilon, lambda terms: terms @ turn, abs(epsilon))
         apart = self.rare.at(epsilon) if self.rare else (0.0, self.product.beyond)
-        return Ends(exponent, value, error, self.product.infinite, gap, apart)
+        return Ends(exponent, float(value), float(error), self.product.infinite, float(gap), apart)
+
+    def parts(self, at: Any, turned: Callable[[Complexes], Any], angles: Any) -> tuple[Any, ...]:
+        """Exponent, value, error and gap of :class:`Ends` at one epsilon in the window, or many.
+
+        ``turned``: the sums of terms_j exp(i w_j at); ``angles``: what w_j was multiplied by in it.
+        """
+        sums, reach = self.sums, self.first + self.period - at
+        far = np.exp(-self.tilt * reach), np.exp(-(self.tilt + 1) * reach)
+        value = turned(sums.terms).real - far[0] * sums.ends[0] + far[1] * sums.ends[1]
+        error = sums.error + angles * sums.slope + far[0] * sums.end_error
+        error = error + self.left_out[0] + self.outside
+        exponent = self.cumulant - self.tilt * at
+        relative = self.relative + ROUNDED * (abs(self.cumulant) + np.abs(exponent) + 8)
+        error = error + relative * np.abs(value)
+        gap = 0.0 * value
+        if self.sigma:
+            density = turned(sums.scaled).real + sums.density_error
+            density = density + angles * sums.density_slope + self.left_out[1]
+            gap = self.sigma**2 * math.exp(self.sigma**2 / 8) * np.maximum(density, 0.0)
+            gap = gap * (1 + relative + 1e-12)
+        return exponent, value, error, gap
 
 
 @dataclass(frozen=True)
