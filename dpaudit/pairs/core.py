@@ -94,23 +94,6 @@ class Slots(NamedTuple):
     others_move: bool
 
 
-class Binomial(NamedTuple):
-    """How many of ``size`` are drawn, each at a rate."""
-
-    rate: Number
-    size: Number
-
-
-class Draw(NamedTuple):
-    """How likely numbers 0, 1, 2, ... are drawn, and how far 1, 2, ... move.
-
-    The last move is also that of any larger number.
-    """
-
-    chances: Binomial | tuple[Number, ...]
-    moves: tuple[Number, ...]
-
-
 class Threshold(NamedTuple):
     """A score against a secret threshold, as :class:`Thresholded`."""
 
@@ -254,11 +237,6 @@ class Pair:
     @property
     def slotted(self) -> Slots | None:
         """A record in one of several slots; None for any other pair."""
-        return None
-
-    @property
-    def draw(self) -> Draw | None:
-        """How far, decided by coins that are not seen; None for any other pair."""
         return None
 
     @property

@@ -26,15 +26,15 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
-from dpaudit.exact import Number, infinity, log, total
+from dpaudit.errors import Unsupported
+from dpaudit.exact import Number, infinity, log, total, working_precision
 from dpaudit.exact.later import Later
 from dpaudit.pairs.balls import Ball, Delta, bits, number
 from dpaudit.pairs.core import (
-    Binomial,
     Comparisons,
-    Draw,
     Extremes,
     Pair,
     at_least,
@@ -52,9 +52,12 @@ else:
 
 LARGEST_SIZE = 4096  # records of a group
 START_POINTS = 20_000  # Outcomes tabulated as starting points of Newton's method.
+FEW_POINTS = 500  # The same for fewer places.
 NEWTON_STEPS = 100  # Most Newton steps.
 BLOCK_NUMBERS = 2**16  # Numbers held in memory at a time.
 ROOT_ERROR = 2.0**-42  # relative error of a root
+LOG_ROUNDING = 2.0**-50  # 8 units of roundoff: of log G, to each unit of its largest exponent
+LEAST_MOVE = 1e-290  # smaller moves are no floats with all their digits
 
 
 class _Moved(Pair):
@@ -67,10 +70,6 @@ class _Moved(Pair):
     @abstractmethod
     def places(self) -> list[Ball]:
         """m_0, m_1, ... as balls, to the last that is different."""
-
-    @abstractmethod
-    def steps(self) -> grids.Floats:
-        """m_1, m_2, ... as floats, as many."""
 
     def delta(self, x: Ball, of: Delta | None = None) -> Ball:
         return _delta(self, x)
@@ -97,9 +96,6 @@ class NormalMixture(_Moved):
     def places(self) -> list[Ball]:
         return [number(Fraction(0)), *map(number, self.moves)]
 
-    def steps(self) -> grids.Floats:
-        return np.array([grids.as_float(move, "moves") for move in self.moves])
-
     @property
     def stays(self) -> Number:
         """The chance that nothing moves."""
@@ -109,10 +105,6 @@ class NormalMixture(_Moved):
     def extremes(self) -> Extremes:
         """The loss is log P(J = 0) at least."""
         return infinity() if self.stays == 0 else -log(self.stays), infinity()
-
-    @property
-    def draw(self) -> Draw | None:
-        return Draw((self.stays, *self.chances), self.moves)
 
 
 class _Drawn(_Moved):
@@ -148,14 +140,6 @@ class Drawn(_Drawn):
         mu = number(self.mu)
         return [j * mu for j in range(int(self.size) + 1)]
 
-    def steps(self) -> grids.Floats:
-        return np.arange(1.0, int(self.size) + 1) * grids.as_float(self.mu, "mu")
-
-    @property
-    def draw(self) -> Draw | None:
-        moves = tuple(j * self.mu for j in range(1, int(self.size) + 1))
-        return Draw(Binomial(self.rate, self.size), moves)
-
 
 @dataclass(frozen=True)
 class DrawnMoves(_Drawn):
@@ -174,22 +158,21 @@ class DrawnMoves(_Drawn):
         moves = self.moves[: int(self.size)]
         return [number(Fraction(0)), *map(number, moves)]
 
-    def steps(self) -> grids.Floats:
-        moves = self.moves[: int(self.size)]
-        return np.array([grids.as_float(move, "moves") for move in moves])
-
-    @property
-    def draw(self) -> Draw | None:
-        return Draw(Binomial(self.rate, self.size), self.moves)
-
 
 # --- at one point, in balls ----------------------------------------------------------------------
 
 
 @lru_cache(maxsize=256)
 def _balls(pair: _Moved, bits: int) -> tuple[list[Ball], list[Ball]]:
-    """The masses of J, and m_J; those from the last move on are one."""
+    """The masses of J, and m_J; those from the last move on are one.
+
+    Errors: Unsupported for a mass below 0, or moves that fall.
+    """
     weights, moves = pair.masses(), pair.places()
+    if any(weight < 0 for weight in weights):
+        raise Unsupported("chances: expected none below 0")
+    if any(later < move for move, later in pairwise(moves)):
+        raise Unsupported("moves: expected some that do not fall")
     last = len(moves) - 1
     return [*weights[:last], sum(weights[last:])], moves
 
@@ -235,11 +218,15 @@ def _terms(weights: list[Ball], moves: list[Ball], t: Ball) -> list[Ball]:
 @lru_cache(maxsize=256)
 def _floats(pair: _Moved) -> tuple[grids.Floats, grids.Floats, float]:
     """m_1, m_2, ..., the logarithms of w_1, w_2, ..., and that of w_0."""
-    weights, _ = _balls(pair, 0)
-    log_none, *logs = (
-        -math.inf if weight == 0 else float(weight.log().mid()) for weight in weights
-    )
-    return pair.steps(), np.array(logs), log_none
+    with working_precision():
+        weights, (_, *moves) = _balls(pair, bits())
+        log_none, *logs = (
+            -math.inf if weight == 0 else float(weight.log().mid()) for weight in weights
+        )
+    steps = np.array([float(move.mid()) for move in moves])
+    if not (np.isfinite(steps) & (steps > LEAST_MOVE)).all():
+        raise Unsupported("moves: expected numbers of moderate size")
+    return steps, np.array(logs), log_none
 
 
 def _log_g(
@@ -272,12 +259,12 @@ def _places(parameters: tuple[grids.Floats, grids.Floats, float], y: grids.Reals
     least = (float(y.min()) - logs[0]) / near + near / 2
     high = max((float(y.max()) - logs[-1]) / far + far / 2, least) + 1
     low = min(float(y.min()) - float(np.logaddexp.reduce(logs)), 0.0) / near - far
-    table = np.linspace(low, high, START_POINTS if len(y) > START_POINTS else 500)
+    table = np.linspace(low, high, START_POINTS if len(y) > START_POINTS else FEW_POINTS)
     t: grids.Reals = np.interp(y, _log_g(parameters, table)[0], table)
     left, right = np.full(len(y), low), np.full(len(y), high)
     for _ in range(NEWTON_STEPS):
         value, slope = _log_g(parameters, t)
-        allowed = ROOT_ERROR * (1 + np.abs(y)) + 8 * grids.UNIT * slope * np.abs(t)
+        allowed = ROOT_ERROR * (1 + np.abs(y)) + LOG_ROUNDING * slope * np.abs(t)
         wrong = np.abs(value - y) > allowed
         if not wrong.any():
             return t

@@ -11,17 +11,22 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
+from dpaudit.errors import Unsupported
 from dpaudit.exact import enclose, log
 from dpaudit.pairs import (
     Branched,
     DiscreteNormal,
+    Drawn,
+    DrawnMoves,
     LaplaceShift,
     Mixed,
     Normal,
+    NormalMixture,
     Opposed,
     Pair,
     Replaced,
     Tallied,
+    drawn,
 )
 
 Reals = NDArray[np.float64]
@@ -43,12 +48,32 @@ def mixed(rate: float, present: Reals, absent: Reals) -> Reals:
     return rate * present + (1 - rate) * absent
 
 
+def moved(chances: list[float], moves: list[float]) -> Reals:
+    return np.sum([c * normal(m) for c, m in zip(chances, moves, strict=True)], axis=0)
+
+
+GROUP = binom.pmf(range(5), 4, 0.3).tolist()
 SAMPLED = Mixed(Normal(F(3, 2)), F(1, 5))
 CASES: dict[str, tuple[Pair, Reals, Reals]] = {
     "normal": (Normal(F(3, 2)), normal(1.5), normal(0)),
     "laplace": (LaplaceShift(F(2)), laplace(1, 2), laplace(0, 2)),
     "sampled": (SAMPLED, mixed(0.2, normal(1.5), normal(0)), normal(0)),
     "sampled, swapped": (SAMPLED.swapped, normal(0), mixed(0.2, normal(1.5), normal(0))),
+    "group": (
+        Drawn(F(1, 2), F(3, 10), F(4)),
+        moved(GROUP, [0, 0.5, 1, 1.5, 2]),
+        normal(0),
+    ),
+    "group, last move": (
+        DrawnMoves((F(1, 2), F(3, 2)), F(3, 10), F(4)),
+        moved(GROUP, [0, 0.5, 1.5, 1.5, 1.5]),
+        normal(0),
+    ),
+    "mixture": (
+        NormalMixture((F(1, 3), F(2)), (F(1, 2), F(1, 5))),
+        moved([0.3, 0.5, 0.2], [0, 1 / 3, 2]),
+        normal(0),
+    ),
     "opposed": (
         Opposed(F(3, 2), F(1, 5)),
         mixed(0.2, normal(1.5), normal(0)),
@@ -117,6 +142,9 @@ def test_a_sum_that_is_wrong_is_found(kind: type, monkeypatch: pytest.MonkeyPatc
     assert not all(map(sum_is, SUMS))
 
 
+NAMES = ("normal", "laplace", "sampled", "opposed", "group", "mixture")
+
+
 def agrees(name: str) -> bool:
     pair, first, second = CASES[name]
     found = [abs(stated(pair, e) - integral(first, second, e)) for e in EPSILONS]
@@ -128,11 +156,35 @@ def test_delta_is_the_integral(name: str) -> None:
     assert agrees(name)
 
 
-@pytest.mark.parametrize("kind", [Normal, LaplaceShift, Mixed, Opposed])
+@pytest.mark.parametrize("kind", [Normal, LaplaceShift, Mixed, Opposed, Drawn, NormalMixture])
 def test_a_formula_that_is_wrong_is_found(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
     right = kind.delta
     monkeypatch.setattr(kind, "delta", lambda pair, x, of=None: right(pair, x * 1.001, of))
-    assert not all(agrees(name) for name in ("normal", "laplace", "sampled", "opposed"))
+    assert not all(agrees(name) for name in NAMES)
+
+
+@pytest.mark.parametrize("start", [-5.0, 0.3, 40.0])
+def test_a_group_s_place_is_enclosed_wherever_its_search_begins(
+    start: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong place makes a wide ball, never a false one."""
+    pair = CASES["group"][0]
+    with flint.ctx.workprec(192):
+        for epsilon in (F(-1, 5), F(2, 5), F(3)):
+            x = enclose(epsilon).exp()
+            true = pair.delta(x)
+            with monkeypatch.context() as patch:
+                patch.setattr(drawn, "_start", lambda pair, y: start)
+                assert pair.delta(x).contains(true.mid())
+            with monkeypatch.context() as patch:
+                patch.setattr(drawn, "_terms", lambda weights, moves, t: [t * 0 + 1] * 4)
+                assert pair.delta(x).contains(true.mid())
+
+
+def test_chances_below_0_are_refused() -> None:
+    pair = NormalMixture((F(1), F(2)), (F(1, 2), F(-1, 5)))
+    with pytest.raises(Unsupported, match="none below 0"):
+        pair.delta(flint.arb(2))
 
 
 def test_what_is_made_of_pairs_adds_their_deltas() -> None:
