@@ -25,7 +25,9 @@ from dpaudit.check.profile.cells import (
 from dpaudit.exact import is_symbolic
 from dpaudit.exact.arrays import np
 from dpaudit.pairs import Pair
+from dpaudit.pairs.balls import bits as working_bits
 from dpaudit.pairs.core import Lattice, Outcomes
+from dpaudit.pairs.discrete_normal import weight_beyond
 
 MOST_ATOMS = 2**15  # outcomes that are listed one by one
 MOST_TERMS = 2**22  # integers over which a weight is summed
@@ -125,11 +127,7 @@ def _discrete_normal(pair: Lattice, grid: Grid) -> tuple[list[Mass], Mass]:
     if len(span) > MOST_ATOMS:
         return _by_cell(pair, grid, reach)
     density = {k: (-ball(k * k) / double).exp() for k in span}
-    # Beyond the last integer densities fall by this factor at least.
-    last = span.stop - 1
-    beyond = density[last] / (1 - (-ball(2 * last) / double).exp())
-    total = sum(density.values(), ball(0))
-    total = total.union(total + 2 * beyond)
+    total = 1 + 2 * weight_beyond(pair.variance, 1, working_bits())
     inner = range(-reach + min(shift, 0), reach + max(shift, 0) + 1)
     outcomes = [(density[k - shift] / total, density[k] / total) for k in inner]
     p, q = (ball(1) - sum(masses, ball(0)) for masses in zip(*outcomes, strict=True))

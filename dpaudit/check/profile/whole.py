@@ -20,9 +20,11 @@ from dpaudit.check.profile.sampled import Capped, Factor
 from dpaudit.exact import Number, is_symbolic
 from dpaudit.exact.arrays import Array, Floats, np
 from dpaudit.pairs import Pair
+from dpaudit.pairs.balls import bits as working_bits
 from dpaudit.pairs.core import Lattice
+from dpaudit.pairs.discrete_normal import weight_beyond
 
-REST, MOST_LISTED, SUMMED = 95, 30_000, 100
+REST, MOST_LISTED = 95, 30_000
 
 
 def _plain(pair: Factor) -> Pair:
@@ -51,6 +53,7 @@ def is_discrete(pair: Factor) -> bool:
 class Noise:
     """v, m, q and theta; whether the pair is swapped; the last outcome, None without a cap."""
 
+    declared: Number
     variance: Ball
     shift: int
     rate: Ball
@@ -72,12 +75,10 @@ class Noise:
         return (1 - self.rate + self.rate * z.exp()).log()
 
     def beyond(self, k: int) -> Ball:
-        """The mass from a whole number k > 0 on, at most: several terms, and a geometric sum."""
+        """The mass from a whole number k on."""
         if k <= 0:
             return ball(1)
-        first = sum((self.mass(j) for j in range(k, k + SUMMED)), ball(0))
-        falling = (-ball(k + SUMMED) / self.variance).exp()
-        return first + self.mass(k + SUMMED) / (1 - falling)
+        return weight_beyond(self.declared, k, working_bits()) / self.theta
 
 
 @lru_cache(maxsize=64)
@@ -87,22 +88,17 @@ def _noise(pair: Factor, bits: int) -> Noise:
         raise NotConfirmed("no sampled discrete noise")
     (variance, shift), rate = sampled
     v = ball(variance)
-    reach = math.ceil(math.sqrt(2 * bits * float(v.mid()))) + 3
-    if reach > MOST_LISTED:
+    if 2 * bits * v > MOST_LISTED**2:
         raise NotConfirmed("too many outcomes")
-    weights = [(-ball(k * k) / (2 * v)).exp() for k in range(1, reach + 1)]
-    theta = 1 + 2 * sum(weights, ball(0))
-    more = 2 * weights[-1] / (1 - (-ball(reach) / v).exp())
+    theta = 1 + 2 * weight_beyond(variance, 1, bits)
     cap = math.floor(pair.cap) if isinstance(pair, Capped) else None
     swapped = _plain(pair).is_swapped
-    return Noise(v, int(shift), ball(rate), theta.union(theta + more), swapped, cap)
+    return Noise(variance, v, int(shift), ball(rate), theta, swapped, cap)
 
 
 def noise_of(pair: Factor) -> Noise:
     """Its numbers, at the working precision."""
-    import flint
-
-    return _noise(pair, flint.ctx.prec)
+    return _noise(pair, working_bits())
 
 
 @lru_cache(maxsize=4096)
