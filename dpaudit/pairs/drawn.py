@@ -22,6 +22,7 @@ mechanisms", Corollary 4.7.
 from __future__ import annotations
 
 import math
+import operator
 from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
@@ -205,6 +206,36 @@ def _delta(pair: _Moved, x: Ball) -> Ball:
     return value + (off * (high - low) * density).upper() * flint.arb(0.5, 0.5)
 
 
+@lru_cache(maxsize=256)
+def _numbers(pair: _Moved) -> tuple[list[float], list[float], float]:
+    """m_1, m_2, ..., the logarithms of w_1, w_2, ..., and that of w_0, as floats."""
+    with working_precision():
+        weights, (_, *moves) = _balls(pair, bits())
+        log_none, *logs = (
+            -math.inf if weight == 0 else float(weight.log().mid()) for weight in weights
+        )
+    steps = [float(move.mid()) for move in moves]
+    if not all(LEAST_MOVE < step < math.inf for step in steps):
+        raise Unsupported("moves: expected numbers of moderate size")
+    return steps, logs, log_none
+
+
+def _start(pair: _Moved, y: float) -> float:
+    """About t with log G(t) = y: Newton's method, which falls to the root of a convex function."""
+    moves, logs, _ = _numbers(pair)
+    t = 0.0
+    for _ in range(NEWTON_STEPS):
+        exponents = [w + m * (t - m / 2) for m, w in zip(moves, logs, strict=True)]
+        top = max(exponents)
+        terms = [math.exp(exponent - top) for exponent in exponents]
+        total, slope = math.fsum(terms), math.fsum(map(operator.mul, terms, moves))
+        change = (top + math.log(total) - y) * total / slope
+        t -= change
+        if not abs(change) > ROOT_ERROR * (1 + abs(t)):
+            break
+    return t
+
+
 def _terms(weights: list[Ball], moves: list[Ball], t: Ball) -> list[Ball]:
     return [
         weight * (move * t - move**2 / 2).exp()
@@ -218,15 +249,8 @@ def _terms(weights: list[Ball], moves: list[Ball], t: Ball) -> list[Ball]:
 @lru_cache(maxsize=256)
 def _floats(pair: _Moved) -> tuple[grids.Floats, grids.Floats, float]:
     """m_1, m_2, ..., the logarithms of w_1, w_2, ..., and that of w_0."""
-    with working_precision():
-        weights, (_, *moves) = _balls(pair, bits())
-        log_none, *logs = (
-            -math.inf if weight == 0 else float(weight.log().mid()) for weight in weights
-        )
-    steps = np.array([float(move.mid()) for move in moves])
-    if not (np.isfinite(steps) & (steps > LEAST_MOVE)).all():
-        raise Unsupported("moves: expected numbers of moderate size")
-    return steps, np.array(logs), log_none
+    moves, logs, log_none = _numbers(pair)
+    return np.array(moves), np.array(logs), log_none
 
 
 def _log_g(
@@ -273,10 +297,6 @@ def _places(parameters: tuple[grids.Floats, grids.Floats, float], y: grids.Reals
         t = t - (value - y) / slope
         t = np.where(wrong & ~((left < t) & (t < right)), (left + right) / 2, t)
     raise grids.TooFine("a group's losses are not told apart in floats")
-
-
-def _start(pair: _Moved, y: float) -> float:
-    return float(_places(_floats(pair), np.array([y]))[0])
 
 
 def _loss_masses(pair: _Moved, tail: float) -> grids.Closed:
