@@ -147,7 +147,7 @@ from dpaudit.check.file import read
 from dpaudit.check.process import verify_files
 
 started = time.monotonic()
-(one,) = verify_files([read(Path(sys.argv[1])])
+(one,) = verify_files([read(Path(sys.argv[1]))])
 row = one.row
 row["seconds"] = time.monotonic() - started
 row["memory"] = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
