@@ -206,14 +206,6 @@ def test_edges_and_numbers_that_divide_are_tried(compute: Any, wrong: bool) -> N
     assert bool(told(scaled, "add_remove")) == wrong
 
 
-@pytest.mark.quality
-def test_numbers_that_divide_are_found_by_opposites_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search.Search, "_step", lambda *given: False)
-    assert any("its opposite or none" in text for text in told(Once(Own(at_least)), "add_remove"))
-    monkeypatch.setattr(search, "POWERS", 0)
-    assert not any("opposite or none" in text for text in told(Once(Own(at_least)), "add_remove"))
-
-
 def of_a_cell(rng: np.random.Generator) -> Records:
     return Records(rng.choice(4, p=[0.4, 0.3, 0.2, 0.1], size=(60, 1)).astype(float))
 

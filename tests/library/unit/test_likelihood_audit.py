@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -223,8 +222,11 @@ def test_a_program_that_runs_longer_than_an_examination_has_fifty_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An examination of 18 processor seconds sees no end of a run of 30; here 0.05 and 0.1."""
-    patient = partial(examine, seconds=0.05)
-    monkeypatch.setattr("dpaudit.certificate.certify.examine", patient)
+
+    def soon_over(*given: Any, seconds: float, **others: Any) -> Examination:
+        return examine(*given, seconds=0.05, **others)
+
+    monkeypatch.setattr("dpaudit.certificate.certify.examine", soon_over)
 
     def body(curator: Any) -> Any:
         until = time.process_time() + 0.1
