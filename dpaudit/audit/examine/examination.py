@@ -675,6 +675,7 @@ class _Examiner:
             self.unsteady = frozenset(() if same is None else first[0].said.differs(same[0].said))
             first[0].said.leave(self.unsteady)
         self._others()
+        self._neighbours(first, transcript)
         again = None if self.over() else self._walked(base, transcript, "the same records again")
         self.notes.count(KEPT)
         for visit in walks.differing(first[0].visits, again[0].visits) if again else ():
@@ -745,6 +746,39 @@ class _Examiner:
         if self.scope.adjacency is Adjacency.ZERO_OUT:
             return Records(zeros, fewer), "others zero, one absent"
         return Records(zeros), self.worlds[1].name
+
+    def _neighbours(self, first: Walked, transcript: Sequence[Event], fewest: int = 3) -> None:
+        """Replay on records that differ in one row of each part: what a run keeps of it shows."""
+        world, adjacency, began = self.worlds[0], self.scope.adjacency, self.meter.spent
+        size = len(world.values)
+        places = {end for part in first[0].rows if part for end in (part[0], part[1] - 1)}
+        if adjacency is Adjacency.ADD_REMOVE and self.batched:
+            places = {size - 1}  # draws are shared by place: all others stay in their batches
+        order = itertools.cycle(self.rng.permutation([*(places or {0, size - 1})]).tolist())
+        for number, (row, (kind, values)) in enumerate(zip(order, self.rows.items(), strict=False)):
+            spent = self.late() or self.meter.spent - began > SHORT * self.meter.limit
+            if self.over() or (spent and number >= fewest):
+                return
+            records, name = world.with_row(row, values), f"row {row} as {kind!r}"
+            if adjacency is not Adjacency.REPLACE_ONE:
+                present, name = np.arange(size) != row, f"row {row} taken out"
+                zeroed = adjacency is Adjacency.ZERO_OUT
+                records = (
+                    Records(world.values, present) if zeroed else Records(world.values[present])
+                )
+            other = self._walked(records, transcript, name)
+            if other is None:
+                continue
+            self.notes.count(CONTROL)
+            self.notes.count(MOVED, len(other[0].visits))
+            self.notes.count(APART)
+            self._tell(CONTROL, first, other)
+            for visit, times in walks.beyond(first[0], other[0], row):
+                check, text = APART, ", which is not among its rows, moves it"
+                if not np.isnan(times):
+                    stated = f"{visit.session.norm} sensitivity"
+                    check, text = MOVED, f" moves the query by {_times(times)} its stated {stated}"
+                self.notes.wrong(check, f"release {visit.label!r}: {name}{text}{at(visit.place)}")
 
     def _asked_otherwise(self, first: Walked, other: Walked) -> None:
         """Walks of other records along one transcript must ask for the same."""

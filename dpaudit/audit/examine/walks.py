@@ -6,6 +6,7 @@ import contextlib
 import copy
 import functools
 import inspect
+import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from dpaudit.curator.locations import INSTALLED, is_own
 from dpaudit.curator.outputs import enclosed
 from dpaudit.curator.reached import names_in, reached
 from dpaudit.curator.replayer import (
+    RELATIVE_TOLERANCE,
     ROUNDING,
     Visit,
     Walk,
@@ -45,7 +47,7 @@ CACHED = functools._lru_cache_wrapper
 
 
 class PartWalk(Walk):
-    """A walk that refuses to be told less than it asks.
+    """A walk that notes the rows of every release, and refuses to be told less than it asks.
 
     ``cut``: it stops where the transcript ends, however many releases would follow.
     ``kept``: releases of a search that its run, made once more, asks for in another way.
@@ -68,6 +70,7 @@ class PartWalk(Walk):
         self.probe = probe
         self.probed: list[Array | None] = []
         self._probes: dict[tuple[int, int], Records] = {}
+        self.rows: list[tuple[int, int] | None] = []
         self.kept: list[Visit] = []
         self.said = Said()
         self._asked: tuple[int, int] | None = None
@@ -97,6 +100,10 @@ class PartWalk(Walk):
             raise Enough
         return super()._next(label, mask)
 
+    def _visit(self, request: Request, value: Array, released: Array) -> None:
+        super()._visit(request, value, released)
+        self.rows.append(self._asked)
+
     def _value(
         self, request: Request, chosen: Mask | None = None, records: Records | None = None
     ) -> Array:
@@ -121,6 +128,7 @@ class PartWalk(Walk):
         """One run, and the same once more: a run is to know nothing of those before it."""
         noted: tuple[list[Any], ...] = (
             self.visits,
+            self.rows,
             self.probed,
             self.redrawn,
             self.ranked,
@@ -206,6 +214,27 @@ class Walker:
         if ended:
             walk.finish()
         return walk, output
+
+
+def beyond(first: PartWalk, second: PartWalk, row: int) -> Iterator[tuple[Visit, float]]:
+    """Releases that data sets which differ in ``row`` move too far, and by how many sensitivities.
+
+    The number is NaN where the row is not among the release's, which may not move at all.
+    """
+    place = first.place_of(row)
+    for a, b, rows in zip(first.visits, second.visits, first.rows, strict=True):
+        stated = np.minimum(a.sensitivity, b.sensitivity)
+        if rows is not None and not rows[0] <= place < rows[1]:
+            if not _same(a.value, b.value, a.on):
+                yield a, math.nan
+            continue
+        with np.errstate(all="ignore"):
+            distance = a.session.apart(a.value, b.value, stated)
+            size = np.abs(a.value).max(-1, initial=0.0) + np.abs(b.value).max(-1, initial=0.0)
+            fine = distance <= stated * (1 + RELATIVE_TOLERANCE) + ROUNDING * size
+            factor = np.where(np.isfinite(distance), distance, np.inf) / stated
+        if not bool(fine[a.on].all()):
+            yield a, float(np.max(np.where(fine | ~a.on, 0.0, np.nan_to_num(factor, nan=np.inf))))
 
 
 def otherwise_asked(first: PartWalk, second: PartWalk) -> Iterator[Visit]:

@@ -13,8 +13,9 @@ from dpaudit.accountant.claim import Claim
 from dpaudit.audit.attack import attack
 from dpaudit.audit.attacked import run_independently
 from dpaudit.audit.engine import Batch, run_batches
-from dpaudit.audit.examine.meter import Meter
-from dpaudit.audit.examine.walks import PartWalk, strangers
+from dpaudit.audit.examine import examine
+from dpaudit.audit.examine.examination import APART, _Examiner
+from dpaudit.audit.examine.shapes import Shape
 from dpaudit.audit.neighbours import Neighbours
 from dpaudit.audit.suite import Suite
 from dpaudit.curator.curator import Curator, Event, Sampler
@@ -132,20 +133,49 @@ def test_the_order_is_drawn_once_and_first() -> None:
         added.permute()
 
 
-def test_a_changed_row_is_looked_for_where_the_order_put_it() -> None:
-    """A walk on neighbours names the release that moved though its part has not the changed row."""
-    curator = sampler(seed=3)
-    TwoParts().run(curator)
-    order = curator.transcript[0].released[0]
-    first_part = int(order[0])
-    other = ROWS.copy()
-    other[first_part] = 50.0
-    walks = []
-    for rows in (ROWS, other):
-        walks.append(walk(curator.transcript, rows, PartWalk, meter=Meter(10**9)))
-        TwoParts().run(walks[-1])
-    assert list(strangers(walks[0], walks[1], first_part)) == []
-    assert [v.label for v in strangers(walks[0], walks[1], int(order[5]))] == ["a"]
+@dataclass(frozen=True)
+class Carrying(TwoParts):
+    """The sum of the second part moves with records of the first, which its query remembers."""
+
+    noise: float = 1.0
+    carried: bool = True
+
+    def run(self, curator: Curator) -> Array:
+        if self.permuted:
+            curator.permute()
+        seen: list[float] = []
+
+        def first(rows: Array) -> Array:
+            seen.append(rows.sum())
+            return rows[None]
+
+        def second(rows: Array) -> Array:
+            return rows[None] + (seen[0] if self.carried else 0.0)
+
+        released = [
+            curator.release(
+                label, ClippedMean(vectors, 1.0, divisor=1.0), rows=curator.part(k, SIZES)
+            )
+            for k, (label, vectors) in enumerate((("a", first), ("b", second)))
+        ]
+        return np.concatenate(released, axis=1)
+
+
+@pytest.mark.parametrize("permuted", [False, True])
+def test_a_part_that_moves_with_records_of_another_is_found(
+    permuted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a public order decides which part the changed row is in."""
+
+    def found(carried: bool) -> list[str]:
+        made, _ = mechanism(Carrying(permuted=permuted, carried=carried))
+        told = examine(made, seed=1, shape=Shape(6, (1,)))
+        return [f.detail for f in told.findings if f.status == "broken" and f.check == APART]
+
+    assert not found(carried=False)
+    assert any("which is not among its rows" in text for text in found(carried=True))
+    monkeypatch.setattr(_Examiner, "_neighbours", lambda *given: None)
+    assert not any("which is not among its rows" in text for text in found(carried=True))
 
 
 # --- trials of an audit are independent -----------------------------------------------------------
