@@ -359,6 +359,7 @@ class _Examiner:
         self.meter = Meter(seconds, own=OWN, started=started)
         self.notes = _Notes()
         self.moved: dict[tuple[str, str], Moved] = {}
+        self.beyond: dict[tuple[str, str], float] = {}  # how far whole runs moved one, if too far
         self.studied: list[Studied] = []
         self.farther: list[Studied] = []
         self.sampled: dict[int, list[Event]] = {}  # one trial's transcript, by number of a world
@@ -776,6 +777,8 @@ class _Examiner:
             for visit, times in walks.beyond(first[0], other[0], row):
                 check, text = APART, ", which is not among its rows, moves it"
                 if not np.isnan(times):
+                    key = visit.label, visit.place
+                    self.beyond[key] = max(times, self.beyond.get(key, 0.0))
                     stated = f"{visit.session.norm} sensitivity"
                     check, text = MOVED, f" moves the query by {_times(times)} its stated {stated}"
                 self.notes.wrong(check, f"release {visit.label!r}: {name}{text}{at(visit.place)}")
@@ -1196,12 +1199,12 @@ class _Examiner:
                 m.place,
                 m.kind,
                 shares.get(m.label),
-                min(m.factor, 1e300),
+                min(max(m.factor, self.beyond.get(key, 0.0)), 1e300),
                 m.tried,
                 self.mechanism.reaches.get(m.label, ""),
                 m.small,
             )
-            for m in self.moved.values()
+            for key, m in self.moved.items()
         )
 
 
