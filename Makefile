@@ -57,9 +57,9 @@ PARTS := tests/catalogue tests/library --ignore-glob="tests/*/quality/*"
 test: $(READY)  ## the tests of library and catalogue, one case of each kind (ARGS goes to pytest)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not quality and not packaging and not coq and not browser" $(or $(ARGS),$(PARTS))
 
-test-engines: $(READY)  ## pages in Chromium, certificates in Coq, the wheel in environments of its own
+test-engines: $(READY)  ## pages in Chromium, certificates in Coq, the wheel in environments of its own; imports the quality tests
 	@echo "$(if $(CHROMIUM),browser tests use $(CHROMIUM),no Chromium found: browser tests are left out)"
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not quality and ($(ENGINES))" $(or $(ARGS),tests/library/browser tests/library/packaging tests/library/unit/test_proofs.py)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not quality and ($(ENGINES))" $(or $(ARGS),tests/library/browser tests/library/packaging tests/library/unit/test_proofs.py tests/library/quality tests/catalogue/quality)
 
 test-research: $(READY)  ## the tests of the experiments (ARGS goes to pytest)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not quality" $(or $(ARGS),tests/research)
