@@ -14,6 +14,7 @@ from dpaudit.audit.examine.running import TooLong
 from dpaudit.kernels.query import FEW_KINDS, Array, ClippedMean, Records
 
 PATIENCE = 4.0  # seconds before the share of a stage is measured: the first calls compile and cache
+PATIENT = 0.4  # the largest share of the seconds that this may be
 LIMIT = 600_000_000  # numbers read: a few seconds of NumPy
 EVALUATION = 20_000  # numbers that as long is spent on as on asking a query at all
 OWN = 0.65  # of the seconds, after which nothing more is begun but the search for a pair
@@ -87,10 +88,11 @@ class Meter:
     def used(self) -> float:
         """The work done, or the share of it that the time says."""
         elapsed = time.process_time() - self.started
-        if elapsed < PATIENCE or math.isinf(self.seconds):
+        patience = min(PATIENCE, PATIENT * self.own * self.seconds)
+        if elapsed < patience or math.isinf(self.seconds):
             return self.spent
-        allowed = max(self.own * self.seconds - PATIENCE, 1e-9)
-        return max(self.spent, self.limit * (elapsed - PATIENCE) / allowed)
+        allowed = max(self.own * self.seconds - patience, 1e-9)
+        return max(self.spent, self.limit * (elapsed - patience) / allowed)
 
     def beyond(self, most: float) -> bool:
         """Whether so much work is done, or as much of the time is over."""

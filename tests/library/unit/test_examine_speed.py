@@ -114,9 +114,8 @@ class Steep:
 def test_rows_along_the_steepest_signs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not broken(Steep(2.0))
     assert MOVED in broken(Steep(1.9))
-    monkeypatch.setattr(search.Search, "_flip", lambda self, point: point)
-    monkeypatch.setattr(search.Search, "_even", lambda self, point: point)
-    monkeypatch.setattr(search.Search, "_block", lambda self, point: point)
+    monkeypatch.setattr(search.Search, "run", lambda *given: None)
+    monkeypatch.setattr(search.Search, "few_rows", lambda self: iter(()))
     assert not broken(Steep(1.9))
 
 
