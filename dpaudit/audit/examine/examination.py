@@ -388,7 +388,8 @@ class _Examiner:
         self.like: Records | None = None
         self.like = like = self._alike(rng)
         self.shape = self._shape(like, *shapes)
-        rows = rows_of(self.shape, rng, constants_of(self.program))
+        values = None if like is None else like.values
+        rows = rows_of(self.shape, rng, constants_of(self.program), values)
         self.rows: dict[str, Array] = dict(rows)
         self.worlds = worlds_of(self.shape, rng)
         # An assumption about the data holds for those that the hook makes, and for no others.

@@ -40,12 +40,17 @@ class World:
 
 
 def rows_of(
-    shape: Shape, rng: np.random.Generator, constants: Sequence[float] = ()
+    shape: Shape,
+    rng: np.random.Generator,
+    constants: Sequence[float] = (),
+    like: Array | None = None,
 ) -> Mapping[str, Array]:
     """Rows to change one into: extreme, opposite, labelled, empty, and no numbers at all.
 
     The first few are tried wherever time is short.  ``constants``: numbers that the program's code
-    names, each a row of its own: what is special to it may be what it treats specially.
+    names, each a row of its own: what is special to it may be what it treats specially.  ``like``:
+    records as the mechanism's hook makes them.  Where entries are keys, one row can hold several
+    that no other does: whole numbers, what code names, or entries of other rows, each another.
     """
     size = int(np.prod(shape.row))
     base = rng.standard_normal(shape.row)
@@ -101,8 +106,26 @@ def rows_of(
         "minus infinite": np.full(shape.row, -np.inf),
         "whole numbers": np.arange(size, dtype=float).reshape(shape.row),
         "whole numbers from one": np.arange(1.0, size + 1).reshape(shape.row),
+        **_mixed(shape.row, constants, like),
         **{f"{NAMED}{number:.6g}": np.full(shape.row, number) for number in named},
     }
+
+
+def _mixed(
+    row: tuple[int, ...], constants: Sequence[float], like: Array | None
+) -> Mapping[str, Array]:
+    """One row of several numbers that code names, and one of entries, or items, of other rows."""
+    rows_made, size = {}, int(np.prod(row))
+    if len(constants) > 1:
+        rows_made["numbers that code names, in turn"] = np.resize(constants, row)
+    if like is not None and size > 1:
+        kinds = np.unique(like.reshape(len(like), -1), axis=0).reshape(-1, *row)
+        # Every item of a row of items is another row's, and so is every entry of a row without
+        # items.
+        each, turns = (row[0], kinds.reshape(len(kinds), row[0], -1)) if row else (0, kinds)
+        place = np.arange(each)
+        rows_made["every entry another row's"] = turns[-1 - place % len(kinds), place].reshape(row)
+    return rows_made
 
 
 SLANT = np.pi / 3  # radians between two slanted rows

@@ -118,7 +118,7 @@ def steeper(mechanism: Mechanism, examination: Examination, seed: int) -> Steepe
     if any(isinstance(node, Assuming) for node in postorder(declaration)):
         return None
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM,)))
-    rows, worlds = rows_of(shape, rng), worlds_of(shape, rng)
+    rows, worlds = rows_of(shape, rng, (), None), worlds_of(shape, rng)
     one, two = list(rows.values())[:2]
     # A loss may be refused by the program that is to have it.
     with contextlib.suppress(Exception, TooLong), heard(), ending_after(SECONDS):
