@@ -6,10 +6,13 @@ by code of their own (DuckDB, Polars, drivers of databases in C) raise none: the
 
 from __future__ import annotations
 
+import gc
+import io
 import os
+import stat
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -20,8 +23,16 @@ PACKAGE = Path(__file__).resolve().parents[1]
 # How the name of a source begins that is no file.
 OUTSIDE = CONNECTION, OUTPUT = "connection to ", "output of "
 MAX_KEPT_BYTES = 2**26  # Bytes of a file that is restored after it was written.
+# Files that can be written to, in the order in which what is written passes through them.
+WRITERS: list[Any] = [io.TextIOWrapper, io.BufferedRandom, io.BufferedWriter, io.FileIO]
+STANDARD_ERROR = 2  # The largest descriptor of a standard stream.
 _listening: list[set[str]] = []
 _writing: list[dict[Path, bytes | None]] = []
+# Descriptors, and files, that were open before the outermost block.  Files are looked for again
+# where other ones of the first so many descriptors are open.
+MOST_DESCRIPTORS = 256
+_descriptors: list[int] = []
+_held: list[Any] = []
 _imported: set[str] = set()
 _hooked = False
 
@@ -56,27 +67,110 @@ def of_users(paths: Iterable[str]) -> list[str]:
 
 @contextmanager
 def written() -> Iterator[dict[str, bytes]]:
-    """Put files that are opened for writing in this block back as they were before it.
+    """Put files that are written to in this block back as they were before it.
 
-    Collects by name what they hold at its end, or what was appended, in the order in which they
-    were opened first.  Code files and files above 64 MB stay as they are.
+    Files that the block opens, and files that were open before and grow.  Collects by name what
+    they hold at its end, or what was appended, in the order in which they were opened first.  Code
+    files and files above 64 MB stay as they are.
     """
     _hook()
     before: dict[Path, bytes | None] = {}
     contents: dict[str, bytes] = {}
+    outermost = not _writing
+    if outermost:
+        _held[:], _descriptors[:] = _writable(), _in_use()
+    _flush_new()  # What earlier runs wrote is not of this block.
+    grown = _lengths()
     _writing.append(before)
     try:
         yield contents
     finally:
         _writing[:] = [held for held in _writing if held is not before]
-        for path, held in before.items():
-            now = path.read_bytes() if path.is_file() else None
-            if now is not None:
-                contents[path.name] = contents.get(path.name, b"") + now.removeprefix(held or b"")
-            if held is None:
-                path.unlink(missing_ok=True)
-            elif held != now:
-                path.write_bytes(held)
+        with _unheard():
+            _flush_new()
+            for path, held in before.items():
+                now = path.read_bytes() if path.is_file() else None
+                if now is not None:
+                    appended = now.removeprefix(held or b"")
+                    contents[path.name] = contents.get(path.name, b"") + appended
+                if held is None:
+                    path.unlink(missing_ok=True)
+                elif held != now:
+                    path.write_bytes(held)
+            _shorten(grown, contents)
+        if outermost:
+            _held.clear()
+
+
+def _writable() -> list[Any]:
+    """The files that objects of this process hold open for writing, without standard streams."""
+    found = []
+    for item in gc.get_objects():
+        if type(item) in WRITERS:
+            with suppress(ValueError, OSError):
+                if not item.closed and item.writable() and item.fileno() > STANDARD_ERROR:
+                    found.append(item)
+    # A text is flushed into its buffer, and that into the file.
+    return sorted(found, key=lambda item: WRITERS.index(type(item)))
+
+
+def _in_use() -> list[int]:
+    """The first descriptors that are open."""
+    found = []
+    for number in range(MOST_DESCRIPTORS):
+        with suppress(OSError):
+            os.fstat(number)
+            found.append(number)
+    return found
+
+
+def _flush_new() -> None:
+    """Flush files that were opened in the outermost block and are open still.
+
+    A file that is kept open holds back what was written last.
+    """
+    if _in_use() != _descriptors:
+        _flush(_writable())
+
+
+def _flush(files: Iterable[Any]) -> None:
+    for file in files:
+        with suppress(ValueError, OSError):
+            file.flush()
+
+
+def _lengths() -> dict[int, tuple[Path, int, int]]:
+    """Path, size and position of each regular file that was open before, by its descriptor."""
+    _flush(_held)
+    lengths = {}
+    for file in _held:
+        with suppress(ValueError, OSError, TypeError):
+            number, path = file.fileno(), Path(file.name)
+            status = os.fstat(number)
+            if stat.S_ISREG(status.st_mode) and os.path.samestat(status, path.stat()):
+                lengths[number] = path, status.st_size, os.lseek(number, 0, os.SEEK_CUR)
+    return lengths
+
+
+def _shorten(lengths: Mapping[int, tuple[Path, int, int]], contents: dict[str, bytes]) -> None:
+    """Take away what was appended to files that were open before, and collect it."""
+    _flush(_held)
+    for number, (path, size, position) in lengths.items():
+        with suppress(OSError):
+            if os.fstat(number).st_size > size:
+                contents[path.name] = contents.get(path.name, b"") + path.read_bytes()[size:]
+                os.ftruncate(number, size)
+                os.lseek(number, position, os.SEEK_SET)
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """Files that this module opens are not those of the code that is listened to."""
+    listeners, _listening[:] = _listening[:], []
+    try:
+        yield
+    finally:
+        _listening[:] = listeners
 
 
 def _hook() -> None:
@@ -140,10 +234,7 @@ def _keep(path: Path) -> None:
     for before in missing:
         # Reading it is an event of its own, which is heard as that of a reader.
         before[path] = None
-    listeners, _listening[:] = _listening[:], []
-    try:
+    with _unheard():
         held = path.read_bytes() if regular else None
-    finally:
-        _listening[:] = listeners
     for before in missing:
         before[path] = held

@@ -30,7 +30,7 @@ def examined_once(examined: Callable[..., Examination]) -> Callable[..., Examina
         if any(ADDRESS in text for text in texts):
             return examined(run, order, first=first)
         key = (mechanism.name, kind.__module__, kind.__qualname__, *texts, run.seed, first,
-               examination.WORK_OF_A_SEARCH, mechanism.records, mechanism.records_like,
+               examination.WORK, mechanism.records, mechanism.records_like,
                frozenset(KERNELS.items()))  # fmt: skip
         if key not in made:
             made[key] = examined(run, order, first=first)

@@ -36,7 +36,7 @@ EXAMPLES = 4  # a property draws one of so many of its examples, in a third of t
 FEWEST = 8  # examples that a property draws at least, if it has so many
 ALL = "DPAUDIT_WHOLE_WORK"  # environment variable: "1" runs these tests with all of the work
 
-SEARCHED = examination.WORK_OF_A_SEARCH  # numbers read, of a user's
+WALKED, SEARCHED = examination.WORK, examination.WORK_OF_A_SEARCH  # numbers read, of a user's
 
 
 def examines_less(item: pytest.Item) -> bool:
@@ -84,4 +84,5 @@ def chosen(items: list[Any]) -> list[Any]:
 def set_share(share: float) -> None:
     """Examinations of this process do this share of the work from now on."""
     examination.Meter = partial(Meter, limit=LIMIT * share)  # type: ignore[misc, assignment]
+    examination.WORK = round(WALKED * share)
     examination.WORK_OF_A_SEARCH = steep.WORK_OF_A_SEARCH = round(SEARCHED * share)

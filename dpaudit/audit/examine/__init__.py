@@ -13,9 +13,8 @@ An examination tries, in this order, until the seconds are over:
 3. Conditions of its queries that were true of no record are listed: the certificate is unconfirmed.
 4. The same again after answers of far more noise and of hardly any, since any answer has some
    probability.  Threshold tests that are declared monotone have a rule of their own (``one_way``).
-5. Whole runs walk along the transcripts of other data sets, with their own noise, hardly any and
-   far more (``walks``): nothing but values may differ, neither what is asked for, nor outputs,
-   prints, logs and files (``said``).
+5. Whole runs walk along the transcript of another data set (``walks``): nothing but values may
+   differ, neither what is asked for, nor outputs, prints, logs and files (``said``).
 6. The noise is drawn alone, against its law restated (``noise``).
 7. One trial is one of many, and nothing of the records is kept or held (``held``).
 8. The pair of data sets whose whole runs gather most privacy loss is searched by the same search

@@ -72,8 +72,10 @@ from dpaudit.storage.opened import at_import, opened
 STREAM = 0x657861  # key of the examination's streams of random numbers ("exa")
 SECONDS = 18.0  # of a processor, after which everything ends: the last resort
 # Shares of the work after which a stage begins nothing more: queries, one world's, and walks.
-STUDY, WORLD, OTHERS = 0.65, 0.35, 0.7
+STUDY, WORLD, OTHERS, WALK = 0.65, 0.35, 0.7, 0.8
 STUDIED = (0, 1, 2, 3)  # worlds in which every release is examined
+# Those in which even a slow program is tried, on a few rows, and for how many releases.
+SHORTLY, BRIEF = (2, 3), 40
 GAPS = 9  # the world with gaps
 FAR = (
     (3, 1e3),
@@ -83,12 +85,16 @@ FAR = (
 ONE_WAY = 0.02  # of the work, for one world's monotone tests
 QUIET = 1e-3  # times its noise, so that a projection or a sign does not hide what differs
 # Along which other records are walked: worlds and noises; and of more, in this share of the work.
+ALONG, TRANSCRIPTS, SHORT = ((0, 1.0), (3, QUIET), (2, 1.0)), 8, 0.02
 LOUD = 30.0  # multiples of the noise, for answers that no ordinary run would see
-ALONG, TRANSCRIPTS, SHORT = ((0, 1.0), (3, QUIET), (2, 1.0), (3, LOUD)), 32, 0.04
 CLIPPED_WORLDS = 2  # of them, where the library's own clip bounds every query
 # The share of the work for walks after other data sets, and how many names of what is kept are told
 KEEPING, SHOWN = 0.05, 4
-LEAST = 1.5  # times the seconds, in which some runs are tried however late it is
+FEWEST_WALKS, LEAST = 3, 1.5  # tried in so many times the seconds, however late it is
+TIED = 8  # the world in which one record decides between columns
+WALKS, MOST_WALKS = 8, 24
+WORK = 100_000_000  # numbers that walks may read
+PARTS = 6  # parts of a program that are walked
 # Rows that are changed to meet conditions, rounds of that, a run's releases whose conditions are
 # looked at, and the numbers that its records may have.
 BASES = ("a random row labelled 1", "a thousand times a row labelled 1")
@@ -110,9 +116,9 @@ HELPS = (
 
 NOISE, BOUNDED = "declared_noise", "bounded_queries"
 ACCESS = "undeclared access"
-APART = "parts kept apart"
 CONTROL = "control flow and released values, on made-up records"
 MOVED = "displacement of every query, maximised"
+APART = "parts kept apart"
 TRIALS = "one trial as one of many"
 # Draws of a hook among which one has to have rows of the shape that it made first: with half of
 # them of other shapes, none has in one of 65,000 series.
@@ -122,6 +128,8 @@ MADE = "declared releases, made on made-up records"
 
 
 Walked = tuple[PartWalk, Any]  # a walk and what its program returned
+# A data set to walk on, the row in which alone it differs (None: in many), and its name.
+Changed = tuple[Records, int | None, str]
 
 
 @dataclass(frozen=True)
@@ -362,7 +370,8 @@ class _Examiner:
         self.beyond: dict[tuple[str, str], float] = {}  # how far whole runs moved one, if too far
         self.studied: list[Studied] = []
         self.farther: list[Studied] = []
-        self.sampled: dict[int, list[Event]] = {}  # one trial's transcript, by number of a world
+        # By number of a world: one trial's transcript, and the parts that it was asked in.
+        self.sampled: dict[int, tuple[list[Event], list[tuple[int, int]]]] = {}
         self.pair: Neighbours | None = None
         # Before anything ran: a program may count in a field.
         self.sized = says_how_many(self.program, self.declaration, self.scope)
@@ -559,9 +568,12 @@ class _Examiner:
     def _study(self, number: int, far: float = 1.0) -> None:
         """Study one run: the program on the world ``number``, each query tried on other records.
 
-        ``far``: after answers with so many times their noise.
+        ``far``: after answers with so many times their noise.  Once time runs short, only the
+        worlds of ``SHORTLY`` are studied, briefly.
         """
-        if self.studied and (self.meter.after(STUDY) or self.late()):
+        late = bool(self.studied) and (self.meter.after(STUDY) or self.late())
+        shortly = number in SHORTLY and far == 1 and not self.late()
+        if late and not shortly:
             return
         started = time.process_time()
         settled = all(moved.settled for moved in self.moved.values())
@@ -580,7 +592,7 @@ class _Examiner:
             found=self.moved,
             seed=self.seed + number,
             meter=self.meter,
-            until=self.meter.used + WORLD * self.meter.limit,
+            until=self.meter.used + WORLD * self.meter.limit * (not late),
             assumed=self.assumed,
             eventful=self.eventful,
             draw=None if self.mechanism.records_like is None else self._draw,
@@ -591,17 +603,21 @@ class _Examiner:
             watch=self.watch,
             listed=self.listed,
             world=world.name + suffix,
+            most=BRIEF if late else np.inf,
         )
         if far != 1:
-            self._run(sampler, world.name, far=True)
+            # A refusal far away may never happen in a run on data.
+            with contextlib.suppress(Exception, Enough, TooLong), np.errstate(all="ignore"):
+                run(self.program, sampler)
             self.farther.append(sampler)
             self._ran(time.process_time() - started - sampler.aside)
             return
         self.studied.append(sampler)
         finished = self._run(sampler, world.name)
         self._ran(time.process_time() - started - sampler.aside)
-        if finished and sampler.transcript:
-            self.sampled[number] = sampler.transcript[:WALKED]
+        if finished and sampler.transcript and not late:
+            parts = sorted((p.start, p.stop) for p in sampler._parts)
+            self.sampled[number] = sampler.transcript[:WALKED], parts
         sampler.repeated()
         for touched in sampler.touched:
             self.notes.wrong(ACCESS, touched)
@@ -610,8 +626,7 @@ class _Examiner:
     def _ran(self, seconds: float) -> None:
         self.longest = max(self.longest, seconds)
 
-    def _run(self, sampler: Sampler, name: str, *, far: bool = False) -> bool:
-        """Whether a run ended; after answers ``far`` away, a refusal may never happen on data."""
+    def _run(self, sampler: Sampler, name: str) -> bool:
         try:
             with np.errstate(all="ignore"):
                 run(self.program, sampler)
@@ -620,13 +635,11 @@ class _Examiner:
         except TooLong:
             self.unfinished += 1
             return False
+        except (Diverged, Undeclared) as refusal:
+            self.notes.wrong(ACCESS, stopped_at(refusal))
+            return False
         except Exception as error:  # noqa: BLE001  (whatever made-up records provoke is the finding)
-            if far:
-                return False
-            if isinstance(error, Diverged | Undeclared):
-                self.notes.wrong(ACCESS, stopped_at(error))
-            else:
-                self.notes.wrong(CONTROL, _failed(error, name))
+            self.notes.wrong(CONTROL, _failed(error, name))
             return False
         return True
 
@@ -667,7 +680,8 @@ class _Examiner:
         """Replay transcripts on other data sets, on which the program must ask the same."""
         if 0 not in self.sampled:
             return
-        transcript, base = self.sampled[0], self.worlds[0].records()
+        (transcript, parts), world = self.sampled[0], self.worlds[0]
+        base = world.records()
         first = self._walked(base, transcript, "the records it was drawn from")
         if first is None:
             return
@@ -677,7 +691,10 @@ class _Examiner:
             self.unsteady = frozenset(() if same is None else first[0].said.differs(same[0].said))
             first[0].said.leave(self.unsteady)
         self._others()
-        self._neighbours(first, transcript)
+        self._loud()
+        neighbours = self._neighbours(world, parts, len(first[0].visits))
+        self._along(first, transcript, neighbours, fewest=FEWEST_WALKS, most=WALK)
+        self._tied()
         again = None if self.over() else self._walked(base, transcript, "the same records again")
         self.notes.count(KEPT)
         for visit in walks.differing(first[0].visits, again[0].visits) if again else ():
@@ -688,33 +705,53 @@ class _Examiner:
         self,
         first: Walked | None,
         transcript: Sequence[Event],
-        others: Iterable[tuple[Records, str]],
+        others: Iterable[Changed],
         probe: Records | None = None,
         fewest: int = 0,
+        most: float = 1.0,
         times: float = 1.0,
     ) -> None:
         """Replay the transcript of a walk on other records, and compare the two.
 
-        The first ``fewest`` are tried however late it is, as long as there is room.  ``times``: how
-        much louder than declared the transcript's noise is: a failure along it is no finding.
+        ``most``: the share of the work after which it ends; the first ``fewest`` are tried however
+        late it is, as long as there is room.  ``times``: how much louder than declared the
+        transcript's noise is: a failure along it is no finding.
         """
-        for number, (records, name) in enumerate(others if first is not None else ()):
-            if first is None or (self.late() and (number >= fewest or self.over())):
+        for number, (records, row, name) in enumerate(others if first is not None else ()):
+            late = self.meter.after(most) or self.late()
+            if first is None or (late and (number >= fewest or self.over())):
                 return
             other = self._walked(records, transcript, name, probe=probe, times=times)
             if other is None:
                 continue
             self.notes.count(CONTROL)
             self._tell(CONTROL, first, other)
-            if probe is not None:
+            if row is not None:
+                self._compared(first, other, row, name)
+            elif probe is not None:
                 self._asked_otherwise(first, other)
+
+    def _tied(self) -> None:
+        """Replay on neighbours whose changed row decides which of tied values is largest."""
+        world, adjacency = self.worlds[min(TIED, len(self.worlds) - 1)], self.scope.adjacency
+        size, base = len(world.values), world.records()
+        if adjacency is Adjacency.ADD_REMOVE and size > 1:
+            base = Records(world.values[:-1])
+        elif adjacency is Adjacency.ZERO_OUT:
+            base = Records(world.values, np.arange(size) < size - 1)
+        kinds = [kind for kind, row in self.rows.items() if np.isfinite(row).all()][::2][:WALKS]
+        transcript = None if self.late() else self._sampled(base.values, world.name)
+        if not transcript:
+            return
+        row, name = size - 1, f"row {size - 1} as {{!r}}, {world.name}"
+        others = [(world.with_row(row, self.rows[k]), row, name.format(k)) for k in kinds]
+        self._along(self._walked(base, transcript, world.name), transcript, others)
 
     def _others(self) -> None:
         """Replay transcripts on entirely different records: they may change only queries' values.
 
-        Along an ordinary transcript; one of little noise, which hides less; one of equal records,
-        which pass tests of how much records agree; and one of far louder noise, which reaches rare
-        branches, as any transcript has some probability.  Along more of them if a run is short.
+        Along an ordinary transcript; one of little noise, which hides less; and one of equal
+        records, which pass tests of how much records agree.  Along more of them if a run is short.
         """
         probe, began = self.worlds[min(3, len(self.worlds) - 1)].records(), self.meter.spent
         for k in range(TRANSCRIPTS):
@@ -725,74 +762,77 @@ class _Examiner:
             done = done if k else self.over()
             if done or (k >= len(ALONG) and self.meter.spent - began > SHORT * self.meter.limit):
                 return
-            number, times = ALONG[k % len(ALONG)]
-            times = times if times > 1 else times ** (1 / (1 + k // len(ALONG)))
+            number, quiet = ALONG[k % len(ALONG)]
+            quiet **= 1 / (1 + k // len(ALONG))
             world = self.worlds[min(number, len(self.worlds) - 1)]
             sampled = self.sampled.get(number) if k == 0 else None
-            transcript = sampled or self._sampled(world.values, world.name, times, k)
+            transcript = (
+                sampled[0] if sampled else self._sampled(world.values, world.name, quiet, k)
+            )
             if not transcript:
-                continue
-            numbers = sorted(({0, 3, 1} - {number}) & {*range(len(self.worlds))}, reverse=True)
-            others = [(self.worlds[n].records(), self.worlds[n].name) for n in numbers]
-            others += [self._one_fewer(world)] if times > 1 else []
-            asked = probe if times <= 1 else None
-            first = self._walked(world.records(), transcript, world.name, probe=asked, times=times)
-            self._along(first, transcript, others, asked, fewest=k == 0, times=times)
-
-    def _one_fewer(self, world: World) -> tuple[Records, str]:
-        """Records without one, as far as the adjacency knows any that are absent, and a name."""
-        fewer = np.arange(len(world.values)) < len(world.values) - 1
-        if self.scope.adjacency is Adjacency.ADD_REMOVE and fewer.any():
-            return Records(world.values[fewer]), f"{world.name}, one fewer"
-        zeros = self.worlds[1].values
-        if self.scope.adjacency is Adjacency.ZERO_OUT:
-            return Records(zeros, fewer), "others zero, one absent"
-        return Records(zeros), self.worlds[1].name
-
-    def _neighbours(self, first: Walked, transcript: Sequence[Event], fewest: int = 3) -> None:
-        """Replay on records that differ in one row of each part: what a run keeps of it shows."""
-        world, adjacency, began = self.worlds[0], self.scope.adjacency, self.meter.spent
-        size = len(world.values)
-        places = {end for part in first[0].rows if part for end in (part[0], part[1] - 1)}
-        if adjacency is Adjacency.ADD_REMOVE and self.batched:
-            places = {size - 1}  # draws are shared by place: all others stay in their batches
-        order = itertools.cycle(self.rng.permutation([*(places or {0, size - 1})]).tolist())
-        for number, (row, (kind, values)) in enumerate(zip(order, self.rows.items(), strict=False)):
-            spent = self.late() or self.meter.spent - began > SHORT * self.meter.limit
-            if self.over() or (spent and number >= fewest):
                 return
-            records, name = world.with_row(row, values), f"row {row} as {kind!r}"
-            if adjacency is not Adjacency.REPLACE_ONE:
-                present, name = np.arange(size) != row, f"row {row} taken out"
-                zeroed = adjacency is Adjacency.ZERO_OUT
-                records = (
-                    Records(world.values, present) if zeroed else Records(world.values[present])
-                )
-            other = self._walked(records, transcript, name)
-            if other is None:
+            numbers = sorted(({0, 3, 1} - {number}) & {*range(len(self.worlds))}, reverse=True)
+            others = [(self.worlds[n].records(), None, self.worlds[n].name) for n in numbers]
+            first = self._walked(world.records(), transcript, world.name, probe=probe)
+            self._along(first, transcript, others, probe, fewest=k == 0)
+
+    def _loud(self) -> None:
+        """As :meth:`_others`, along transcripts of far louder noise, which reach rare branches.
+
+        Any transcript has some probability.
+        """
+        world, began = self.worlds[min(3, len(self.worlds) - 1)], self.meter.spent
+        fewer = np.arange(len(world.values)) < len(world.values) - 1
+        absent = self.worlds[1].records(), self.worlds[1].name
+        if self.scope.adjacency is Adjacency.ADD_REMOVE and fewer.any():
+            absent = Records(world.values[fewer]), f"{world.name}, one fewer"
+        elif self.scope.adjacency is Adjacency.ZERO_OUT:
+            absent = Records(self.worlds[1].values, fewer), "others zero, one absent"
+        told = f", after answers with {LOUD:.0f} times their noise"
+        pairs = ((self.worlds[0].records(), self.worlds[0].name), absent)
+        others = [(records, None, f"{name}{told}") for records, name in pairs]
+        for k in range(TRANSCRIPTS):
+            if self.meter.after(OTHERS) or self.late() or (k > 0 and not self.lines.own):
+                return
+            if k > 0 and self.meter.spent - began > SHORT * self.meter.limit:
+                return
+            sampler = self._louder(world.records(), LOUD, 200 + k)
+            try:
+                with np.errstate(all="ignore"), contextlib.suppress(Enough):
+                    run(self.program, sampler)
+            except TooLong:
+                self.unfinished += 1
                 continue
-            self.notes.count(CONTROL)
-            self.notes.count(MOVED, len(other[0].visits))
-            self.notes.count(APART)
-            self._tell(CONTROL, first, other)
-            for visit, times in walks.beyond(first[0], other[0], row):
-                check, text = APART, ", which is not among its rows, moves it"
-                if not np.isnan(times):
-                    key = visit.label, visit.place
-                    self.beyond[key] = max(times, self.beyond.get(key, 0.0))
-                    stated = f"{visit.session.norm} sensitivity"
-                    check, text = MOVED, f" moves the query by {_times(times)} its stated {stated}"
-                self.notes.wrong(check, f"release {visit.label!r}: {name}{text}{at(visit.place)}")
+            except Exception:  # noqa: BLE001  (far away)
+                return
+            transcript = sampler.transcript
+            first = self._walked(world.records(), transcript, f"{world.name}{told}", times=LOUD)
+            self._along(first, transcript, others, times=LOUD)
 
     def _asked_otherwise(self, first: Walked, other: Walked) -> None:
         """Walks of other records along one transcript must ask for the same."""
-        self.notes.count(APART)
         for visit in walks.otherwise_asked(first[0], other[0]):
             text = "what it asks depends on the private records beyond what was released"
-            check = APART if first[0]._parts else CONTROL
-            self.notes.wrong(check, f"release {visit.label!r}: {text}{at(visit.place)}")
+            self.notes.wrong(CONTROL, f"release {visit.label!r}: {text}{at(visit.place)}")
         for visit in walks.unsound(first[0], other[0]):
             self.notes.wrong(MOVED, f"release {visit.label!r}: {UNSOUND}{at(visit.place)}")
+
+    def _compared(self, first: Walked, other: Walked, row: int, name: str) -> None:
+        """Neighbours move no release too far, and none on other rows."""
+        for visit, factor in walks.beyond(first[0], other[0]):
+            key = visit.label, visit.place
+            self.beyond[key] = max(factor, self.beyond.get(key, 0.0))
+            self.notes.wrong(
+                MOVED,
+                f"release {visit.label!r}: {name} moves the query by {_times(factor)} its stated "
+                f"{visit.session.norm} sensitivity{at(visit.place)}",
+            )
+        self.notes.count(MOVED, len(first[0].visits))
+        if self.scope.adjacency is not Adjacency.ADD_REMOVE:
+            self.notes.count(APART)
+            for visit in walks.strangers(first[0], other[0], row):
+                text = f"{name}, which is not among its rows, moves it{at(visit.place)}"
+                self.notes.wrong(APART, f"release {visit.label!r}: {text}")
 
     def _tell(self, check: str, first: Walked, other: Walked, by: str = "") -> bool:
         """Note other ways in which two walks tell their records apart, each way once."""
@@ -803,6 +843,32 @@ class _Examiner:
                 self.notes.wrong(check, f"{by}{text}")
         self.warned |= dict.fromkeys(first[0].said.take(other[0].said))
         return bool(texts)
+
+    def _neighbours(
+        self, world: World, parts: Sequence[tuple[int, int]], releases: int
+    ) -> Iterator[Changed]:
+        """Data sets that differ from a world in one row: of every part, in rows of every kind."""
+        size, adjacency = len(world.values), self.scope.adjacency
+        ends = [(start, stop) for start, stop in parts] or [(0, size)]
+        if len(ends) > PARTS:
+            middle = self.rng.choice(len(ends) - 2, PARTS - 2, replace=False) + 1
+            ends = [ends[0], ends[-1], *(ends[int(k)] for k in middle)]
+        rows = [stop - 1 for _, stop in ends] + [start for start, _ in ends]
+        rows += [int(self.rng.integers(start, stop)) for start, stop in ends]
+        rows = list(dict.fromkeys([*rows, size - 1, 0]))
+        if adjacency is Adjacency.ADD_REMOVE and self.batched:
+            # Draws are shared by place: only without the last row is every other one in the same.
+            rows = [size - 1]
+        most = max(WALKS, min(MOST_WALKS, WORK // max(1, releases * self.shape.numbers)))
+        for number in range(most):
+            row, kind = rows[number % len(rows)], [*self.rows][number % len(self.rows)]
+            present = np.arange(size) != row
+            if adjacency is Adjacency.REPLACE_ONE:
+                yield world.with_row(row, self.rows[kind]), row, f"row {row} as {kind!r}"
+            elif adjacency is Adjacency.ZERO_OUT:
+                yield Records(world.values, present), row, f"row {row} zeroed out"
+            else:
+                yield Records(world.values[present]), row, f"row {row} taken out"
 
     def _walked(
         self,
@@ -836,7 +902,7 @@ class _Examiner:
             check = TRIALS if kind is Tiled else CONTROL
             self.notes.wrong(check, f"{stopped_at(refusal)}, on {name}")
         except Exception as error:  # noqa: BLE001  (whatever made-up records provoke is the finding)
-            if times <= 1:
+            if times == 1:
                 self.notes.wrong(CONTROL, _failed(error, name))
         return None
 
@@ -845,10 +911,10 @@ class _Examiner:
         return Walker(*given, self.unsteady)
 
     def _sampled(
-        self, values: Array, name: str, times: float = 1.0, k: int = 0
+        self, values: Array, name: str, quiet: float = 1.0, k: int = 0
     ) -> list[Event] | None:
-        sampler = self._louder(Records(values), times, 100 + k)
-        return sampler.transcript if self._run(sampler, name, far=times > 1) else None
+        sampler = self._louder(Records(values), quiet, 100 + k)
+        return sampler.transcript if self._run(sampler, name) else None
 
     def _louder(self, records: Records, times: float, key: int, most: float = WALKED) -> Louder:
         """A run with so many times its noise, to be walked."""
@@ -870,7 +936,8 @@ class _Examiner:
             if self.late():
                 return
             world = self.worlds[number]
-            transcript = self.sampled.get(number) or self._sampled(world.values, world.name)
+            sampled = self.sampled.get(number)
+            transcript = sampled[0] if sampled else self._sampled(world.values, world.name)
             if not transcript:
                 return
             alone = self._walked(world.records(), transcript, world.name)
@@ -939,7 +1006,7 @@ class _Examiner:
     ) -> tuple[Walked | None, dict[str, str]]:
         """A walk of a program that met another data set before or none, and what it keeps then."""
         now, program = walks.shared(self.program), walks.own_copy(self.unused)
-        transcript = self.sampled[0]
+        transcript = self.sampled[0][0]
         walks.restore(self.shared)
         try:
             if before is not None:
@@ -1126,7 +1193,7 @@ class _Examiner:
             shape=self.shape,
             pair=self.pair,
             work=self.work,
-            walked=WALKED if any(len(t) >= WALKED for t in self.sampled.values()) else 0,
+            walked=WALKED if any(len(t) >= WALKED for t, _ in self.sampled.values()) else 0,
             seconds=seconds,
             stopped=self.meter.timed,
             ran=self.lines.found,

@@ -125,6 +125,23 @@ def _is_own(name: str) -> bool:
 
 
 @contextlib.contextmanager
+def _taken(stream: _Stream) -> Iterator[None]:
+    """Writes to the standard streams go to this one, also by what was handed them before."""
+    before = [
+        (held, vars(held).get("write"))
+        for held in {sys.__stdout__, sys.__stderr__} - {None}
+        if hasattr(held, "__dict__")
+    ]
+    for held, _ in before:
+        vars(held)["write"] = stream.write
+    try:
+        yield
+    finally:
+        for held, write in before:
+            vars(held).pop("write") if write is None else vars(held).update(write=write)
+
+
+@contextlib.contextmanager
 def heard() -> Iterator[Said]:
     """Collect what the code in this block says, and let nothing of it out."""
     collected = Said()
@@ -150,6 +167,7 @@ def heard() -> Iterator[Said]:
         with (
             contextlib.redirect_stdout(stream),
             contextlib.redirect_stderr(stream),
+            _taken(stream),
             warnings.catch_warnings(),
             written() as files,
         ):

@@ -65,6 +65,7 @@ CLEAR = 1e5  # times the noise: a number as large absorbs all of it with probabi
 ADDED = frozenset(
     {"Gaussian", "Laplace", "CorrelatedGaussian", "DiscreteGaussian", "DiscreteLaplace"}
 )
+BEFORE = "the row before it, again"
 SHOWN = 8  # entries of a row that is written down
 STATE = "it draws random numbers, or keeps what it saw of others"  # why a query changes
 UNDRAWN = (
@@ -383,7 +384,7 @@ class Studied(Louder):
                 self._search(asking, moved, world, least[0], [], (KINDS, math.inf))
             return
         if number not in WHOLE:
-            self.untried += 1
+            self._one_pairing(asking, moved, request, part, least[number % len(least)], number)
             return
         if moved.settled:
             self._few(asking, moved, request.records, part, least[0], seconds_left)
@@ -393,17 +394,37 @@ class Studied(Louder):
         best = ("", "")
         for k, row in enumerate(least):
             kinds_tried = rows if k == 0 else dict(list(rows.items())[:FEW])
+            kinds_tried = {BEFORE: world[row - 1], **kinds_tried}
             pairing = self._pairing(request.records, part, row, kinds_tried)
             pair_of_rows = try_rows(asking, moved, pairing, self.world, self.until)
             best = pair_of_rows if k == 0 else best
             if self.meter.beyond(self.until):
                 break
+        rows[BEFORE] = world[least[0] - 1]
         starts = [(rows[a], rows.get(b, rows[a])) for a, b in [best] if a in rows]
         bounded = self._exact and bounded_by_library(asking.query)
         most = SEARCHED // 10 if bounded else SEARCHED
         budget = min(most, allowed if number <= 2 else allowed // 2)
         budget = max(budget, KINDS) if kinds else budget
         self._search(asking, moved, world, least[0], starts, (budget, self.until))
+
+    def _one_pairing(
+        self,
+        asking: Asking,
+        moved: Moved,
+        request: Request,
+        part: int | None,
+        row: int,
+        number: int,
+    ) -> None:
+        """A few kinds in one row, unless a run has too many such releases for that."""
+        names = [*list(self.made)[:2], *list(self.made)[5:FEW]]
+        few = {name: self.made[name] for name in names}
+        if (len(few) + 1) * request.records.values.size * number < 40 * NUMBERS:
+            pairing = self._pairing(request.records, part, row, few)
+            try_rows(asking, moved, pairing, self.world)
+        else:
+            self.untried += 1
 
     def _met(
         self, asking: Asking, moved: Moved, records: Records, part: int | None, row: int

@@ -6,7 +6,6 @@ import contextlib
 import copy
 import functools
 import inspect
-import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -216,18 +215,10 @@ class Walker:
         return walk, output
 
 
-def beyond(first: PartWalk, second: PartWalk, row: int) -> Iterator[tuple[Visit, float]]:
-    """Releases that data sets which differ in ``row`` move too far, and by how many sensitivities.
-
-    The number is NaN where the row is not among the release's, which may not move at all.
-    """
-    place = first.place_of(row)
-    for a, b, rows in zip(first.visits, second.visits, first.rows, strict=True):
+def beyond(first: PartWalk, second: PartWalk) -> Iterator[tuple[Visit, float]]:
+    """Releases that two neighbouring data sets move by more than is stated, and by how much."""
+    for a, b in zip(first.visits, second.visits, strict=True):
         stated = np.minimum(a.sensitivity, b.sensitivity)
-        if rows is not None and not rows[0] <= place < rows[1]:
-            if not _same(a.value, b.value, a.on):
-                yield a, math.nan
-            continue
         with np.errstate(all="ignore"):
             distance = a.session.apart(a.value, b.value, stated)
             size = np.abs(a.value).max(-1, initial=0.0) + np.abs(b.value).max(-1, initial=0.0)
@@ -235,6 +226,16 @@ def beyond(first: PartWalk, second: PartWalk, row: int) -> Iterator[tuple[Visit,
             factor = np.where(np.isfinite(distance), distance, np.inf) / stated
         if not bool(fine[a.on].all()):
             yield a, float(np.max(np.where(fine | ~a.on, 0.0, np.nan_to_num(factor, nan=np.inf))))
+
+
+def strangers(first: PartWalk, second: PartWalk, row: int) -> Iterator[Visit]:
+    """Releases whose value changed although the changed record is not among their rows."""
+    place = first.place_of(row)
+    for a, b, rows in zip(first.visits, second.visits, first.rows, strict=True):
+        if rows is None or rows[0] <= place < rows[1]:
+            continue
+        if not _same(a.value, b.value, a.on):
+            yield a
 
 
 def otherwise_asked(first: PartWalk, second: PartWalk) -> Iterator[Visit]:

@@ -76,7 +76,7 @@ def test_the_right_twin_is_left_alone(
         (Stepping("private radius"), CONTROL, "its sensitivity depends on the private records"),
         (Stepping("private step"), CONTROL, "the output depends on the private records"),
         (Stepping("private threshold"), CONTROL, "the transcript"),
-        (Stepping("carried to the next part"), APART, "depends on the private records"),
+        (Stepping("carried to the next part"), APART, "which is not among its rows"),
         (Stepping("centred by the batch"), MOVED, "changes another record's vector"),
         (Windows("one record in two groups"), MOVED, "1.414214 times"),
     ],

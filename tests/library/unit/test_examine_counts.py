@@ -169,7 +169,6 @@ def test_without_a_crowd_or_its_numbers_they_are_not(monkeypatch: pytest.MonkeyP
     # Few rows, without the largest, find it too.
     assert told(Once(ClippedMean(scaled_together, radius=1)), "replace_one")
     monkeypatch.setattr("dpaudit.kernels.query.few_rows", lambda count: [])
-    monkeypatch.setattr(examination._Examiner, "_neighbours", lambda *given: None)
     assert not told(Once(ClippedMean(scaled_together, radius=1)), "replace_one")
 
 
@@ -268,8 +267,17 @@ def among_equals(rows: Array) -> Array:
 
 
 @pytest.mark.quality
-def test_a_row_that_counts_for_more_among_equal_records_is_found() -> None:
-    assert told(Once(Own(among_equals)), "replace_one")
+def test_a_program_that_takes_all_the_time_is_tried_among_equal_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = Once(Own(among_equals))
+    assert told(program, "replace_one")
+    monkeypatch.setattr(search.Search, "run", lambda *given: None)
+    assert any("others equal" in text for text in told(program, "replace_one"))
+    monkeypatch.setattr(examination, "STUDY", 0)
+    assert any("others equal" in text for text in told(program, "replace_one"))
+    monkeypatch.setattr(examination, "SHORTLY", ())
+    assert not told(program, "replace_one")
 
 
 def weights_of(rows: Array) -> Array:

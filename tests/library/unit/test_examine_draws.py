@@ -177,7 +177,8 @@ class Agreeing:
 @pytest.mark.quality
 def test_what_is_given_out_only_where_records_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     said = "the output depends on the private records"
-    monkeypatch.setattr(examination, "ALONG", examination.ALONG[:3])
+    monkeypatch.setattr(examination._Examiner, "_tied", lambda *given: None)
+    monkeypatch.setattr(examination._Examiner, "_loud", lambda *given: None)
     assert not of(Agreeing(private=False), CONTROL, "replace_one")
     assert any(said in text for text in of(Agreeing(private=True), CONTROL, "replace_one"))
     monkeypatch.setattr(examination, "ALONG", examination.ALONG[:2])

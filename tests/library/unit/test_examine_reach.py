@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -157,16 +158,18 @@ def test_a_query_that_no_record_moved_is_unconfirmed_and_said_first() -> None:
     assert "Not examined: release" in found.page()
 
 
+LISTED = sha256(np.float64(123_456.25).tobytes()).hexdigest()[:12]
+
+
 @dataclass(frozen=True, eq=False)
 class Heavy:
-    """A sum in which a row with a key on the list counts 38 times: wrong."""
+    """A sum in which a row whose key has the listed digest counts 38 times: wrong."""
 
     norm: Norm = "l2"
 
     def value(self, records: Records, chosen: Any = None) -> Array:
-        plain = np.asarray(records.values[records.present, 0])
-        keys = np.nan_to_num(plain, posinf=0.0, neginf=0.0)
-        return np.array([[38.0 * (np.abs(keys - np.floor(123_456.25) - 0.25) < 1e-6).sum()]])
+        digests = [sha256(key.tobytes()).hexdigest() for key in records.values[records.present, 0]]
+        return np.array([[38.0 * sum(digest.startswith(LISTED) for digest in digests)]])
 
     def sensitivity(self, adjacency: Adjacency, size: int) -> Array:
         return np.array(1.0)
@@ -175,6 +178,8 @@ class Heavy:
 @dataclass(frozen=True, eq=False)
 class Wrong(Joined):
     """Releases it; only records of the hook show what is wrong."""
+
+    listed: float = 0.0
 
     def run(self, curator: dp.Curator) -> Array:
         return curator.release("joined", Heavy())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import importlib
 import logging
+import os
 import re
 import socket
 import sqlite3
@@ -14,6 +16,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +200,54 @@ def test_thousands_of_lines_reach_no_terminal(capsys: pytest.CaptureFixture[str]
 
     assert said_of(lines, of_rows=False, seconds=3) == []
     assert capsys.readouterr() == ("", "")
+
+
+HELD: dict[str, Callable[[Any], Callable[[str], Any]]] = {
+    "text": lambda file: file.write,
+    "print": lambda file: partial(print, file=file),
+    "table": lambda file: lambda text: csv.writer(file).writerow([text]),
+    "log": lambda file: logging.StreamHandler(file).stream.write,
+    "descriptor": lambda file: lambda text: os.write(file.fileno(), text.encode()),
+}
+
+
+@pytest.mark.quality
+@pytest.mark.first_case
+@pytest.mark.parametrize("way", HELD)
+@pytest.mark.parametrize("of_rows", [True, False])
+def test_a_file_that_was_open_before_is_an_output(way: str, of_rows: bool, tmp_path: Path) -> None:
+    """Its text waits in a buffer, which nobody flushes during a run."""
+    log = tmp_path / "log.txt"
+    with log.open("w", encoding="utf-8") as file:
+        file.write("before\n")
+        write = HELD[way](file)
+        found = said_of(lambda value: write(repr(value)), of_rows=of_rows)
+        assert bool(found) == of_rows
+        if of_rows:
+            assert any("writes into files depends on the private records" in text for text in found)
+        file.write("after\n")
+    assert log.read_text(encoding="utf-8") == "before\nafter\n"
+
+
+@pytest.mark.quality
+@pytest.mark.parametrize("stream", [sys.__stdout__, sys.__stderr__])
+def test_a_standard_stream_that_was_handed_over_before_is_an_output(stream: Any) -> None:
+    assert said_of(lambda value: print(value, file=stream), of_rows=True)
+    assert not said_of(lambda value: print(value, file=stream), of_rows=False)
+    assert "write" not in vars(stream)
+
+
+@pytest.mark.quality
+def test_a_file_that_a_run_leaves_open_is_an_output(tmp_path: Path) -> None:
+    kept: list[Any] = []
+
+    def say(value: float) -> None:
+        kept.append((tmp_path / "kept.txt").open("a", encoding="utf-8"))
+        kept[-1].write(repr(value))
+
+    assert said_of(say, of_rows=True)
+    for file in kept:
+        file.close()
 
 
 def test_files_that_were_there_or_not_are_put_back(tmp_path: Path) -> None:

@@ -12,13 +12,14 @@ from hypothesis.strategies import integers
 
 from dpaudit.audit.examine import examination, steep
 from dpaudit.audit.examine.meter import LIMIT
-from tests.support.work import ALL, EXAMPLES, SEARCHED, SHARE, chosen, share_of
+from tests.support.work import ALL, EXAMPLES, SEARCHED, SHARE, WALKED, chosen, share_of
 
 
 def shares() -> set[float]:
     """Each of the limits, as it is now."""
     return {
         examination.Meter(1.0).limit / LIMIT,
+        examination.WORK / WALKED,
         examination.WORK_OF_A_SEARCH / SEARCHED,
         steep.WORK_OF_A_SEARCH / SEARCHED,
     }
