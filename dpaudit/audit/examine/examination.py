@@ -1206,10 +1206,17 @@ class _Examiner:
         )
 
     def _unmet(self) -> tuple[Unmet, ...]:
-        """Conditions that were true of no record; those of a release that says why are left out."""
+        """Conditions that were true of no record; those of a release that says why are left out.
+
+        Under add_remove also those that no number of records made true, or made false.
+        """
+        unmet = {site: site.text for site in self.watch.never}
+        if self.scope.adjacency is Adjacency.ADD_REMOVE:
+            for site in self.watch.out_of_reach:
+                unmet[site] = f"not ({site.text})" if site.true != site.turned else site.text
         return tuple(
-            Unmet(site.place, site.text, label)
-            for site in self.watch.never
+            Unmet(site.place, text, label)
+            for site, text in unmet.items()
             for label in [*site.labels][:1]
             if label not in self.mechanism.reaches
         )

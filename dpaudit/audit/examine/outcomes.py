@@ -94,6 +94,7 @@ class Site:
         self.constants: Counter[float] = Counter()
         self.digests: set[int] = set()
         self._known: dict[Any, set[int]] = {}
+        self._compared: dict[Any, tuple[float, float]] = {}
         self._alike = 0
 
     def __call__(self, *operands: Any, **named: Any) -> Any:
@@ -117,6 +118,20 @@ class Site:
         self._alike += 1
         self.several = self.several or self.outcomes > 1
         self.digests, self.outcomes = set(), 0
+
+    def compare(self, size: Any, operands: tuple[Any, ...]) -> None:
+        """Two numbers that were compared on a data set of a size."""
+        if len(operands) == 2 and all(isinstance(one, int | float | np.number) for one in operands):
+            self._compared[size] = operands
+
+    @property
+    def out_of_reach(self) -> bool:
+        """Whether it compares what grows with the records with a number that none made it reach."""
+        if self.depends or self.true == self.false:
+            return False
+        first, second = map(set, zip(*self._compared.values(), strict=True))
+        pairs = (first, second), (second, first)
+        return any(len(one) == 1 < len(grows) and max(grows) < min(one) for one, grows in pairs)
 
     @property
     def public(self) -> bool:
@@ -180,6 +195,7 @@ class Watch:
         self.distances: dict[Site, list[Array]] | None = None
         self._noted: dict[Site, None] = {}
         self._outer: Watch | None = None
+        self._size = 0, 0  # records of the data set that is asked, and those that are present
         self._functions = [*functions_of(program)]
         self._before: list[tuple[FunctionType, CodeType]] = []
 
@@ -207,11 +223,11 @@ class Watch:
     def asking(self, label: str, records: Records) -> Iterator[None]:
         """In this block a query is asked on a data set."""
         before, self.label = self.label, label
+        self._size = len(records), int(records.present.sum())
         try:
             yield
-            size = len(records), int(records.present.sum())
             for site in self._noted:
-                site.ended(size)
+                site.ended(self._size)
         finally:
             self.label = before
             self._noted.clear()
@@ -230,6 +246,7 @@ class Watch:
         site.true = site.true or (some and self.distances is None)
         site.labels[str(self.label)] = None
         site.outcomes += max(1, np.size(values))
+        site.compare(self._size, operands)
         if self.distances is not None and site in self.distances:
             self.distances[site].append(site.apart(result, operands))
         if not (site.public or (site.depends and site.several)):
@@ -254,6 +271,11 @@ class Watch:
             and (site.depends or any(part.true for part in site.parts))
             and not any(part.false and not part.true for part in site.parts)
         ]
+
+    @property
+    def out_of_reach(self) -> list[Site]:
+        """Comparisons with a number that no number of records reached."""
+        return [site for site in self.sites if site.out_of_reach]
 
 
 def _digest(value: Any) -> int:

@@ -492,3 +492,40 @@ def test_a_search_that_was_cut_short_goes_on_with_the_time_that_is_left(
     assert told(Once(Own(hidden)), "add_remove", first=True)
     monkeypatch.setattr(examination._Examiner, "further", lambda *_: None)
     assert not told(Once(Own(hidden)), "add_remove", first=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Wider:
+    """A sum of clipped rows, which are clipped to 50 from so many on: wrong."""
+
+    limit: Any
+    norm: Norm = "l2"
+
+    def value(self, records: Records, chosen: Any = None) -> Array:
+        rows = np.nan_to_num(records.values[records.present], posinf=0.0, neginf=0.0)
+        radius = 1.0 if len(rows) < self.limit else 50.0
+        with np.errstate(all="ignore"):
+            length = np.maximum(1.0, np.linalg.norm(rows, axis=1, keepdims=True) / radius)
+        total: Array = (rows / length).sum(axis=0)[None]
+        return total
+
+    def sensitivity(self, adjacency: dp.Adjacency, size: int) -> Array:
+        return np.array(1.0)
+
+
+@pytest.mark.quality
+@pytest.mark.parametrize("limit", [10**6, np.int64(10**9)])
+def test_a_number_of_records_that_none_reached_is_said(limit: Any) -> None:
+    """It could be the private number of records that decides."""
+    found = examine(mechanism("wider", Once(Wider(limit)), "add_remove"), seed=1, seconds=4)
+    assert [unmet.text for unmet in found.unmet] == ["not (len(rows) < self.limit)"]
+    assert (
+        examine(mechanism("wider", Once(Wider(limit)), "zero_out"), seed=1, seconds=2).unmet == ()
+    )
+
+
+@pytest.mark.quality
+def test_a_number_of_records_that_some_reached_is_not() -> None:
+    found = examine(mechanism("wider", Once(Wider(300)), "add_remove"), seed=1)
+    assert found.broken
+    assert found.unmet == ()
