@@ -127,7 +127,7 @@ class Site:
     @property
     def out_of_reach(self) -> bool:
         """Whether it compares what grows with the records with a number that none made it reach."""
-        if self.depends or self.true == self.false:
+        if self.depends or self.true == self.false or not self._compared:
             return False
         first, second = map(set, zip(*self._compared.values(), strict=True))
         pairs = (first, second), (second, first)
