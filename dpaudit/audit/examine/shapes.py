@@ -120,7 +120,10 @@ def shape_of(program: Program, declaration: Node, scope: Scope) -> Shape:
             if not heard:
                 break
             sizes, pairs = _of_refusals(heard, hints)
-            counts, rows = [*counts_asked, *counts[:2], ROWS, *sizes], [*pairs, *rows[:FIRST]]
+            # A small number may be one that the number of records has to be a multiple of.
+            multiples = [ROWS // size * size for size in sizes if size < FEWEST_RECORDS]
+            counts = [*counts_asked, *counts[:2], ROWS, *multiples, *sizes]
+            rows = [*pairs, *rows[:FIRST]]
         for shape in _shapes(rows, counts):
             wanted: Shape | None = shape
             for _ in range(3):
