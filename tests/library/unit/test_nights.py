@@ -205,7 +205,7 @@ def test_sessions_add_up_until_a_weak_bug_is_red(tmp_path: Path) -> None:
 @pytest.mark.quality
 def test_a_session_draws_afresh_and_repeats_itself_by_its_seed(tmp_path: Path) -> None:
     """A claim that no audit of so few draws refutes; the bounds differ with the seed."""
-    text = SUITE + "\n    print('lower', assert_private(right, [1, 1], [1, 0]).p_value)\n"
+    text = SUITE + "\n    print('lower', assert_private(right, [1, 1], [1, 0]).epsilon_lower)\n"
     seeds, shown = [], []
     for more in ([], [], None):
         given = more if more is not None else [f"--dp-seed={seeds[0]}"]
