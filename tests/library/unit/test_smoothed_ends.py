@@ -11,7 +11,7 @@ from fractions import Fraction
 import pytest
 
 from dpaudit.check.profile.cells import NotConfirmed
-from dpaudit.check.profile.transforms import smooth_bound
+from dpaudit.check.profile.transforms import Choices, smooth_bound
 from dpaudit.pairs import Mixed, Normal, Pair
 from dpaudit.profiles.fourier import smooth, smooth_interval
 from dpaudit.profiles.fourier.sampled import OutOfReach
@@ -34,7 +34,9 @@ def are_confirmed(pair: Pair, times: int, delta: Fraction, found: Interval) -> b
             if sign < 0 and end == 0:
                 continue
             tilt, sigma = float(row["tilt"]), F(row["smoothing"])
-            if sign * (delta - smooth_bound([(pair, times)], tilt, end, sign, sigma)) < 0:
+            caps = tuple(map(float, row.get("caps", "").split()))
+            choices = Choices(caps, float(row["apart_tilt"]), F(row["apart_smoothing"]))
+            if sign * (delta - smooth_bound([(pair, times)], tilt, end, sign, sigma, choices)) < 0:
                 return False
     except NotConfirmed:
         return False
