@@ -78,7 +78,8 @@ def written() -> Iterator[dict[str, bytes]]:
     contents: dict[str, bytes] = {}
     outermost = not _writing
     if outermost:
-        _held[:], _descriptors[:] = _writable(), _in_use()
+        _descriptors[:] = _in_use()
+        _held[:] = _writable() if _descriptors else []
     _flush_new()  # What earlier runs wrote is not of this block.
     grown = _lengths()
     _writing.append(before)
@@ -115,12 +116,13 @@ def _writable() -> list[Any]:
 
 
 def _in_use() -> list[int]:
-    """The first descriptors that are open."""
+    """The first descriptors of files that others can read: those with a name."""
     found = []
-    for number in range(MOST_DESCRIPTORS):
+    for number in range(STANDARD_ERROR + 1, MOST_DESCRIPTORS):
         with suppress(OSError):
-            os.fstat(number)
-            found.append(number)
+            status = os.fstat(number)
+            if stat.S_ISREG(status.st_mode) and status.st_nlink:
+                found.append(number)
     return found
 
 
